@@ -2,7 +2,6 @@ package configs
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,24 +10,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 )
-
-// parseTOML parses a file. The error contains the line and the column.
-func parseTOML(text []byte) (all object, err error) {
-	if len(text) > maxTOML {
-		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
-	}
-	if err := checkNesting(text); err != nil {
-		return nil, err
-	}
-	if err = toml.Unmarshal(text, &all); err != nil {
-		var parse toml.ParseError
-		if errors.As(err, &parse) {
-			return nil, fmt.Errorf("line %d, column %d: invalid TOML", parse.Position.Line, parse.Position.Col)
-		}
-		return nil, errors.New("invalid TOML")
-	}
-	return all, nil
-}
 
 // setTOML writes an entry as a table in place of the old entry, or at the end.
 func setTOML(text []byte, within, name string, entry []field) ([]byte, error) {

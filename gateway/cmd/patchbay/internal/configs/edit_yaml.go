@@ -15,40 +15,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
-// parseYAML parses a file. The error contains the line.
-func parseYAML(text []byte) (all object, err error) {
-	if len(text) > maxTOML {
-		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
-	}
-	if err := yaml.Load(text, &all, yaml.WithUniqueKeys()); err != nil {
-		if isBlankYAML(text) {
-			return object{}, nil
-		}
-		if line := yamlLine.FindString(err.Error()); line != "" {
-			return nil, fmt.Errorf("%s: invalid YAML", line)
-		}
-		return nil, errors.New("invalid YAML: must be a mapping")
-	}
-	return all, nil
-}
-
-var yamlLine = regexp.MustCompile(`line \d+`)
-
-// hasOtherBreaks reports whether the parser ends lines at bytes of a text where the edits do not.
-func hasOtherBreaks(text []byte) bool {
-	return bytes.ContainsAny(bytes.ReplaceAll(text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
-}
-
-// isBlankYAML reports whether a text contains only empty lines and comments.
-func isBlankYAML(text []byte) bool {
-	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
-			return false
-		}
-	}
-	return !hasOtherBreaks(text)
-}
-
 // A yamlFile is a file with the positions of its values.
 type yamlFile struct {
 	text  []byte

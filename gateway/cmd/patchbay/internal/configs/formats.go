@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/BurntSushi/toml"
+	"go.yaml.in/yaml/v4"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -315,4 +319,56 @@ func checkNesting(text []byte) error {
 		}
 	}
 	return nil
+}
+
+// parseTOML parses a file. The error contains the line and the column.
+func parseTOML(text []byte) (all object, err error) {
+	if len(text) > maxTOML {
+		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
+	}
+	if err := checkNesting(text); err != nil {
+		return nil, err
+	}
+	if err = toml.Unmarshal(text, &all); err != nil {
+		var parse toml.ParseError
+		if errors.As(err, &parse) {
+			return nil, fmt.Errorf("line %d, column %d: invalid TOML", parse.Position.Line, parse.Position.Col)
+		}
+		return nil, errors.New("invalid TOML")
+	}
+	return all, nil
+}
+
+// parseYAML parses a file. The error contains the line.
+func parseYAML(text []byte) (all object, err error) {
+	if len(text) > maxTOML {
+		return nil, fmt.Errorf("file of %d bytes is too large: want at most %d", len(text), maxTOML)
+	}
+	if err := yaml.Load(text, &all, yaml.WithUniqueKeys()); err != nil {
+		if isBlankYAML(text) {
+			return object{}, nil
+		}
+		if line := yamlLine.FindString(err.Error()); line != "" {
+			return nil, fmt.Errorf("%s: invalid YAML", line)
+		}
+		return nil, errors.New("invalid YAML: must be a mapping")
+	}
+	return all, nil
+}
+
+var yamlLine = regexp.MustCompile(`line \d+`)
+
+// isBlankYAML reports whether a text contains only empty lines and comments.
+func isBlankYAML(text []byte) bool {
+	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\uFEFF"))) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return false
+		}
+	}
+	return !hasOtherBreaks(text)
+}
+
+// hasOtherBreaks reports whether the parser ends lines at bytes of a text where the edits do not.
+func hasOtherBreaks(text []byte) bool {
+	return bytes.ContainsAny(bytes.ReplaceAll(text, []byte("\r\n"), nil), "\r\u0085\u2028\u2029")
 }

@@ -23,25 +23,6 @@ const (
 	maxNamed = 5
 )
 
-// A Severity is how bad a finding is.
-type Severity string
-
-// Severities, the worst first.
-const (
-	// Error: the specification forbids it, or clients cannot use the item.
-	Error Severity = "error"
-	// Warning: the specification advises against it, or it causes problems in clients and models.
-	Warning Severity = "warning"
-	// Info: the item could be better.
-	Info Severity = "info"
-)
-
-// AtLeast reports whether s is as bad as other, or worse.
-func (s Severity) AtLeast(other Severity) bool {
-	order := []Severity{Error, Warning, Info}
-	return slices.Index(order, s) <= slices.Index(order, other)
-}
-
 // A Server contains the messages and lists of a server.
 type Server struct {
 	Revision     string             // of the connection
@@ -81,17 +62,6 @@ type Report struct {
 	Findings []Finding // in the order of the lists
 	Dropped  int       // findings beyond the limit of 1000
 	Costs    []Cost    // of the tools, in the order of their list
-}
-
-// Check checks a server with all rules except the disabled rules.
-func Check(s *Server, disabled []string) *Report {
-	c := &checker{server: s, disabled: disabled}
-	c.checkServer()
-	c.checkTools()
-	c.checkPrompts()
-	c.checkResources()
-	c.checkTemplates()
-	return &c.report
 }
 
 type checker struct {

@@ -1,5 +1,7 @@
 package lint
 
+import "slices"
+
 // A Rule is a requirement that is checked.
 type Rule struct {
 	ID       string   `json:"id"`
@@ -20,6 +22,25 @@ func Find(id string) *Rule {
 		}
 	}
 	return nil
+}
+
+// A Severity is how bad a finding is.
+type Severity string
+
+// Severities, the worst first.
+const (
+	// Error: the specification forbids it, or clients cannot use the item.
+	Error Severity = "error"
+	// Warning: the specification advises against it, or it causes problems in clients and models.
+	Warning Severity = "warning"
+	// Info: the item could be better.
+	Info Severity = "info"
+)
+
+// AtLeast reports whether s is as bad as other, or worse.
+func (s Severity) AtLeast(other Severity) bool {
+	order := []Severity{Error, Warning, Info}
+	return slices.Index(order, s) <= slices.Index(order, other)
 }
 
 // Sources that several rules share.

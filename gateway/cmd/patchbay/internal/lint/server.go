@@ -16,6 +16,17 @@ const (
 	maxTools        = 40   // hosts offer 40 to 128 tools of all servers together
 )
 
+// Check checks a server with all rules except the disabled rules.
+func Check(s *Server, disabled []string) *Report {
+	c := &checker{server: s, disabled: disabled}
+	c.checkServer()
+	c.checkTools()
+	c.checkPrompts()
+	c.checkResources()
+	c.checkTemplates()
+	return &c.report
+}
+
 // checkServer checks the server itself rather than its items.
 func (c *checker) checkServer() {
 	s := c.server

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/network"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
@@ -124,31 +123,6 @@ func (p *Logins) SaveSettings(ctx context.Context, t *target.Target, s *Settings
 		}
 		return json.Marshal(s)
 	})
-}
-
-// Authorize sets the authorization of a target, if it can have one.
-func (p *Logins) Authorize(ctx context.Context, t *target.Target) error {
-	if t.Auth != nil || t.MayLogIn() != nil {
-		return nil
-	}
-	if IsMachineClient() {
-		opts, err := p.machineOptions(ctx)
-		if err != nil {
-			return exit.UsageError(err)
-		}
-		t.Auth = oauthclient.NewTransport(t.URL, opts)
-		return nil
-	}
-	s, err := p.LoadSettings(ctx, t)
-	if err != nil {
-		return err
-	}
-	var ask oauthclient.Authorizer
-	if p.IO.MayPrompt() && !t.NoLogin {
-		ask = p.NewUserLogin(t, true)
-	}
-	t.Auth, err = p.NewAuth(t, s, ask)
-	return err
 }
 
 // NewAuth returns the transport that authorizes requests for a user.

@@ -25,6 +25,31 @@ const (
 	terminalLine = 4095
 )
 
+// Authorize sets the authorization of a target, if it can have one.
+func (p *Logins) Authorize(ctx context.Context, t *target.Target) error {
+	if t.Auth != nil || t.MayLogIn() != nil {
+		return nil
+	}
+	if IsMachineClient() {
+		opts, err := p.machineOptions(ctx)
+		if err != nil {
+			return exit.UsageError(err)
+		}
+		t.Auth = oauthclient.NewTransport(t.URL, opts)
+		return nil
+	}
+	s, err := p.LoadSettings(ctx, t)
+	if err != nil {
+		return err
+	}
+	var ask oauthclient.Authorizer
+	if p.IO.MayPrompt() && !t.NoLogin {
+		ask = p.NewUserLogin(t, true)
+	}
+	t.Auth, err = p.NewAuth(t, s, ask)
+	return err
+}
+
 // A userLogin is the Authorizer of a login in the browser. If that is not on this machine, the user
 // pastes the URL at which it ends, the redirect URI with the response.
 type userLogin struct {

@@ -66,3 +66,13 @@ func (p *Asker) whileRunning(ctx context.Context) (context.Context, context.Canc
 
 // server names the server in questions, first by its URL or command, which it cannot choose.
 func (p *Asker) server() string { return *p.ServerName.Load() }
+
+// lockTerminal waits until no other question is shown, because a server can ask several at once.
+func (p *Asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
+	select {
+	case p.Lock <- struct{}{}:
+		return func() { <-p.Lock }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/argument"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
@@ -43,9 +42,6 @@ type formQuestion struct{ *mcp.ElicitRequestParams }
 
 // A pageQuestion is an elicitation in URL mode.
 type pageQuestion struct{ *mcp.ElicitRequestParams }
-
-// A samplingQuestion is a sampling request, in which the user plays the model.
-type samplingQuestion struct{ *mcp.CreateMessageParams }
 
 // answerQuestion returns the answer of the command line, of the answers file or of the user, in
 // this order. Without any, it declines, or fails with errLeftOpen if p.leaveOpen is set.
@@ -97,16 +93,6 @@ func (p *Asker) answerQuestion(ctx context.Context, q question) (*answer, error)
 		return &answer{Action: mcp.ElicitCancel}, nil
 	}
 	return a, err
-}
-
-// lockTerminal waits until no other question is shown, because a server can ask several at once.
-func (p *Asker) lockTerminal(ctx context.Context) (unlock func(), err error) {
-	select {
-	case p.Lock <- struct{}{}:
-		return func() { <-p.Lock }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // Elicit answers an elicitation in form mode.
@@ -210,6 +196,7 @@ func (p *Asker) elicitComplete(ctx context.Context, params *mcp.ElicitRequestPar
 }
 
 func (q formQuestion) message() string { return q.Message }
+
 func (q formQuestion) summary() string { return term.CleanLine(q.Message) }
 
 func (q formQuestion) Arguments() (words []string) {
@@ -257,9 +244,12 @@ func (q formQuestion) prompt(ctx context.Context, a *Asker) (*answer, error) {
 	return &answer{Content: content}, err
 }
 
-func (q pageQuestion) message() string     { return q.Message }
-func (q pageQuestion) summary() string     { return term.CleanLine(q.Message + " (open " + q.URL + ")") }
+func (q pageQuestion) message() string { return q.Message }
+
+func (q pageQuestion) summary() string { return term.CleanLine(q.Message + " (open " + q.URL + ")") }
+
 func (q pageQuestion) Arguments() []string { return []string{"--action", "accept|decline"} }
+
 func (q pageQuestion) fits(a *answer) bool { return a.Content == nil && a.Field == "" }
 
 func (q pageQuestion) parse(_ context.Context, _ *Asker, given *Given) (*answer, error) {
@@ -288,62 +278,6 @@ func (q pageQuestion) prompt(ctx context.Context, a *Asker) (*answer, error) {
 	a.OpenPage(ctx, page.String())
 	a.IO.Err.Status("waiting for the server …")
 	return &answer{Action: mcp.ElicitAccept}, nil
-}
-
-// message returns the text of the last message.
-func (q samplingQuestion) message() string {
-	if len(q.Messages) == 0 {
-		return ""
-	}
-	var last strings.Builder
-	for _, c := range q.Messages[len(q.Messages)-1].Content {
-		if text, ok := c.(*mcp.TextContent); ok {
-			last.WriteString(text.Text)
-		}
-	}
-	return last.String()
-}
-
-func (q samplingQuestion) summary() string {
-	return term.CleanLine("sampling, the answer of a language model to: " + term.Shorten(q.message(), 100))
-}
-func (q samplingQuestion) Arguments() []string { return []string{"text=…"} }
-func (q samplingQuestion) fits(*answer) bool   { return true }
-
-// samplingSchema is the schema of the words that answer a sampling request.
-const samplingSchema = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
-	"required": ["text"]}`
-
-func (q samplingQuestion) parse(ctx context.Context, p *Asker, given *Given) (*answer, error) {
-	fields, err := p.newFields(ctx, given.Words, stdjson.RawMessage(samplingSchema))
-	if err != nil {
-		return nil, exit.UsageError(err)
-	}
-	a := &answer{}
-	if err := json.Unmarshal(fields.Object(), a); err != nil {
-		return nil, exit.UsageError(err)
-	}
-	return a, nil
-}
-
-func (q samplingQuestion) prompt(ctx context.Context, a *Asker) (*answer, error) {
-	a.IO.Err.Printf("\n%s requests sampling: answer as the language model.\n%s\n\n  Type the answer. End it with a "+
-		"line that is a single dot (%s to decline):", a.server(), term.Indent(q.conversation(), "  "), commandDecline)
-	text, err := a.promptParagraph(ctx)
-	return &answer{Text: text}, err
-}
-
-func (q samplingQuestion) conversation() string {
-	var b strings.Builder
-	if q.SystemPrompt != "" {
-		b.WriteString("system: " + term.Clean(q.SystemPrompt) + "\n")
-	}
-	for _, m := range q.Messages {
-		for _, c := range m.Content {
-			b.WriteString(term.CleanLine(string(m.Role)) + ": " + term.Clean(content.Describe(c)) + "\n")
-		}
-	}
-	return b.String()
 }
 
 // HostWarning returns a line with the warning about a host, or "".

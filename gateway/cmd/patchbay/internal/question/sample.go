@@ -3,6 +3,7 @@ package question
 import (
 	"bytes"
 	"context"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -185,4 +187,66 @@ func (l *lastBytes) String() string {
 		return ""
 	}
 	return "\nstandard error of the command:\n" + term.Indent(string(l.text), "  ")
+}
+
+// A samplingQuestion is a sampling request, in which the user plays the model.
+type samplingQuestion struct{ *mcp.CreateMessageParams }
+
+// message returns the text of the last message.
+func (q samplingQuestion) message() string {
+	if len(q.Messages) == 0 {
+		return ""
+	}
+	var last strings.Builder
+	for _, c := range q.Messages[len(q.Messages)-1].Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			last.WriteString(text.Text)
+		}
+	}
+	return last.String()
+}
+
+func (q samplingQuestion) summary() string {
+	return term.CleanLine("sampling, the answer of a language model to: " + term.Shorten(q.message(), 100))
+}
+
+func (q samplingQuestion) Arguments() []string { return []string{"text=…"} }
+
+func (q samplingQuestion) fits(*answer) bool { return true }
+
+// samplingSchema is the schema of the words that answer a sampling request.
+const samplingSchema = `{"type": "object", "properties": {"text": {"type": "string"}, "model": {"type": "string"}},
+
+	"required": ["text"]}`
+
+func (q samplingQuestion) parse(ctx context.Context, p *Asker, given *Given) (*answer, error) {
+	fields, err := p.newFields(ctx, given.Words, stdjson.RawMessage(samplingSchema))
+	if err != nil {
+		return nil, exit.UsageError(err)
+	}
+	a := &answer{}
+	if err := json.Unmarshal(fields.Object(), a); err != nil {
+		return nil, exit.UsageError(err)
+	}
+	return a, nil
+}
+
+func (q samplingQuestion) prompt(ctx context.Context, a *Asker) (*answer, error) {
+	a.IO.Err.Printf("\n%s requests sampling: answer as the language model.\n%s\n\n  Type the answer. End it with a "+
+		"line that is a single dot (%s to decline):", a.server(), term.Indent(q.conversation(), "  "), commandDecline)
+	text, err := a.promptParagraph(ctx)
+	return &answer{Text: text}, err
+}
+
+func (q samplingQuestion) conversation() string {
+	var b strings.Builder
+	if q.SystemPrompt != "" {
+		b.WriteString("system: " + term.Clean(q.SystemPrompt) + "\n")
+	}
+	for _, m := range q.Messages {
+		for _, c := range m.Content {
+			b.WriteString(term.CleanLine(string(m.Role)) + ": " + term.Clean(content.Describe(c)) + "\n")
+		}
+	}
+	return b.String()
 }

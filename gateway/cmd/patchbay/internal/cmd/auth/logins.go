@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -129,4 +133,116 @@ func storedLogin(ctx context.Context, store oauthclient.Store, key string) (*Log
 		Renewable: now.Renewable,
 		LoggedIn:  now.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now()),
 	}, nil
+}
+
+// A LoginReport is the output of `patchbay auth status --json`.
+type LoginReport struct {
+	Server    string    `json:"server"`
+	LoggedIn  bool      `json:"loggedIn"`
+	Issuer    string    `json:"issuer,omitzero"`
+	ClientID  string    `json:"clientId,omitzero"`
+	Scopes    []string  `json:"scopes,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
+	Renewable bool      `json:"renewable"` // without the user
+	Storage   *Storage  `json:"storage,omitzero"`
+	// Environment reports that client credentials from the environment are used.
+	Environment bool `json:"environment,omitzero"`
+}
+
+// Storage is the location of the tokens.
+type Storage vault.Description
+
+func status(ctx context.Context, f *cmdutil.Factory, t *target.Target) error {
+	if err := f.Login.Authorize(ctx, t); err != nil {
+		return err
+	}
+	now, err := t.Auth.Status(ctx)
+	if err != nil {
+		return err
+	}
+	r := &LoginReport{Server: t.URL}
+	if login.IsMachineClient() {
+		r.Environment, r.LoggedIn, r.Renewable = true, true, true
+		r.Issuer, r.ClientID = os.Getenv(login.EnvIssuer), os.Getenv(login.EnvClientID)
+	} else {
+		v, err := f.Vault.Open()
+		if err != nil {
+			return err
+		}
+		d, err := v.Describe()
+		if err != nil {
+			return err
+		}
+		r.Storage = (*Storage)(&d)
+	}
+	if now != nil {
+		r.Issuer, r.ClientID, r.Scopes = now.Issuer, now.ClientID, now.Scopes
+		r.Renewable = now.Renewable || r.Environment
+		r.LoggedIn = r.Renewable || now.Expires.IsZero() || now.Expires.After(time.Now())
+		r.Expires = now.Expires
+	}
+	showLogin(f, r)
+	if !r.LoggedIn {
+		return &exit.Error{Code: exit.Auth, Err: exit.ErrShown}
+	}
+	return nil
+}
+
+func showLogin(f *cmdutil.Factory, r *LoginReport) {
+	if f.Flags.JSON {
+		f.IO.Out.Value(r)
+		return
+	}
+	line := func(name, value string) { f.IO.Out.Field(11, name, value) }
+	line("server", r.Server)
+	switch {
+	case r.Environment:
+		line("logged in", "yes, as client "+r.ClientID+" (from the environment)")
+	case r.LoggedIn:
+		line("logged in", "yes")
+	default:
+		line("logged in", "no; run patchbay auth login "+term.ShellWord(f.Client.Current.Load().Name))
+	}
+	line("issuer", r.Issuer)
+	if !r.Environment {
+		line("client", r.ClientID)
+	}
+	line("scopes", strings.Join(r.Scopes, " "))
+	line("token", r.token(time.Now()))
+	line("storage", r.Storage.String())
+}
+
+// token returns the expiry of the token in words.
+func (r *LoginReport) token(now time.Time) string {
+	var notes []string
+	switch {
+	case r.Expires.After(now):
+		notes = append(notes, "expires in "+r.Expires.Sub(now).Round(time.Second).String())
+	case !r.Expires.IsZero():
+		notes = append(notes, "expired")
+	case r.Environment:
+		return "requested by each command"
+	case r.Issuer != "":
+		notes = append(notes, "unknown expiry")
+	}
+	if r.Renewable {
+		notes = append(notes, "refreshed when needed")
+	}
+	return strings.Join(notes, ", ")
+}
+
+// String returns where the vault stores logins, for people.
+func (s *Storage) String() string {
+	if s == nil {
+		return "none (client credentials from the environment)"
+	}
+	switch s.Key {
+	case vault.InKeyring:
+		return s.Dir + ", encrypted with a key in the system keyring"
+	case vault.InFile:
+		return s.Dir + ", encrypted with a key in the same directory (no keyring found)"
+	case vault.InPassphrase:
+		return s.Dir + ", encrypted with a passphrase"
+	}
+	return s.Dir + ", empty"
 }

@@ -62,6 +62,7 @@ func checkAuth(auth, addr string, stdio bool) error {
 
 // serveProtected serves a demo server and its authorization server until ctx is done.
 func serveProtected(ctx context.Context, f *cmdutil.Factory, listener net.Listener, addr string,
+
 	h *mcphttp.Handler) error {
 	store := demoStore(f, addr, listener.Addr())
 	defer store.Close()
@@ -184,4 +185,8 @@ Client configuration:
 Stop with Ctrl-C.
 `, url, strings.Join(DemoUsers(), " or "), DemoPassword, demoConfig(cmdutil.ConfigEntry{Type: "http", URL: url}))
 	return err
+}
+
+func demoConfig(server cmdutil.ConfigEntry) string {
+	return cmdutil.ClientConfig("mcpServers", "patchbay-demo", server)
 }

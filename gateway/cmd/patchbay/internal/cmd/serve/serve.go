@@ -214,7 +214,3 @@ Stop with Ctrl-C.
 		demoConfig(cmdutil.ConfigEntry{Command: command, Args: args}))
 	return err
 }
-
-func demoConfig(server cmdutil.ConfigEntry) string {
-	return cmdutil.ClientConfig("mcpServers", "patchbay-demo", server)
-}

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,17 +30,6 @@ const (
 	maxCached = 200
 )
 
-// A listCache holds the lists that completion read from the server, and failures to read them.
-type listCache struct {
-	mu      sync.Mutex // guards the field below
-	entries map[string]cachedList
-}
-
-type cachedList struct {
-	value any
-	until time.Time
-}
-
 // cached returns the value of a key. It calls load if the cache holds no value or an old value.
 func cached[T any](l *listCache, key string, load func() T) T {
 	l.mu.Lock()
@@ -58,12 +46,6 @@ func cached[T any](l *listCache, key string, load func() T) T {
 	}
 	l.entries[key] = cachedList{value, time.Now().Add(listFresh)}
 	return value
-}
-
-func (l *listCache) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	clear(l.entries)
 }
 
 // forget removes the entries that an event may have outdated.
@@ -241,6 +223,7 @@ func (l *listCache) toolArguments(ctx context.Context, c *mcp.Client, words []st
 // that words does not contain. After a key it returns the values that the server suggests.
 func (l *listCache) completeReference(
 	ctx context.Context, c *mcp.Client, ref mcp.CompleteParams, words []string, typed string,
+
 ) (all []string) {
 	key, value, isValue := strings.Cut(typed, "=")
 	names := l.referenceArguments(ctx, c, ref)
@@ -297,6 +280,7 @@ func (l *listCache) referenceArguments(ctx context.Context, c *mcp.Client, ref m
 // CompleteNames returns the names of a command's argument from the server.
 func (s *Shell) CompleteNames(
 	ctx context.Context, verb string, names func(context.Context, *mcp.Client) []string, words []string,
+
 ) []string {
 	c := s.liveClient()
 	several := verb == "listen" || strings.HasSuffix(verb, "subscribe")

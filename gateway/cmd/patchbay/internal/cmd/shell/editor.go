@@ -2,8 +2,6 @@ package shell
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"os"
 	"slices"
@@ -13,9 +11,7 @@ import (
 	"github.com/ergochat/readline"
 	xterm "golang.org/x/term"
 
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
@@ -225,55 +221,4 @@ func (l *lease) end() {
 	close(l.stop)
 	l.reads.Lock()
 	l.reads.Unlock() //nolint:staticcheck // waits for the last read
-}
-
-// interact runs the commands that the user types.
-func (s *Shell) interact(ctx context.Context, c *mcp.Client) error {
-	p := s.base
-	h, err := loadHistory()
-	if err != nil {
-		p.IO.Err.Printf("patchbay: cannot use the history: %s", term.Clean(err.Error()))
-	}
-	keys := newSharedInput(p.IO.In.R)
-	e, err := newEditor(s.prompt(), keys, p.IO.Err.W, h, &lineCompleter{s})
-	if err != nil {
-		return err
-	}
-	defer e.close()
-	defer p.IO.Err.Redirect(e)()
-	s.mu.Lock()
-	s.editor = e
-	s.mu.Unlock()
-	s.banner(c)
-	s.listen()
-	defer cmdutil.OnInterrupt(ctx, s.interrupt)()
-	defer context.AfterFunc(ctx, e.close)()
-	for {
-		line, err := e.readLine()
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, readline.ErrInterrupt):
-			continue
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := e.remember(line); err != nil {
-			p.IO.Err.Printf("patchbay: cannot save the history: %s", term.Clean(err.Error()))
-		}
-		l := &lease{shared: keys, stop: make(chan struct{})}
-		_, over := s.command(ctx, line, term.NewInput(l))
-		l.end()
-		if over {
-			return nil
-		}
-	}
-}
-
-// prompt names the server by its URL or command, which it cannot choose.
-func (s *Shell) prompt() string {
-	const longest = 40
-	return term.Shorten(term.CleanLine(s.target.Public()), longest) + "> "
 }

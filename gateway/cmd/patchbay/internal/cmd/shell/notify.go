@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/listen"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -103,14 +102,6 @@ func (s *Shell) relisten() error {
 	case <-q.Ask.CommandContext.Done():
 		return context.Cause(q.Ask.CommandContext)
 	}
-}
-
-// active returns the factory of the command in progress, or that of no command.
-func (s *Shell) active() *cmdutil.Factory {
-	if f := s.running.Load(); f != nil {
-		return f
-	}
-	return s.idle
 }
 
 // showChange shows an event of the subscription.

@@ -4,21 +4,19 @@ package shell
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // A Shell runs commands about a server over a shared connection. Each command uses a Factory of its
@@ -50,74 +48,6 @@ type Shell struct {
 // errInterrupted is the cause of the context of a command that Ctrl-C ends.
 var errInterrupted = errors.New("interrupted")
 
-// Options are the flags of "shell".
-type Options struct {
-	cmdutil.Invocation
-	KeepGoing bool // after a failed command of a script
-}
-
-// NewCmdShell returns the command "shell", which offers commands.
-func NewCmdShell(f *cmdutil.Factory, commands func(*cmdutil.Factory) []*cobra.Command,
-	run cmdutil.Run[*Options]) *cobra.Command {
-	o := &Options{}
-	cmd := cmdutil.TargetCommand(f, "shell", "Run several commands over one connection", nil, o, cmdutil.Or(run,
-		func(ctx context.Context, o *Options) error {
-			s := &Shell{base: f, Commands: commands, target: o.Target, keepGoing: o.KeepGoing}
-			return s.run(ctx)
-		}))
-	cmd.Flags().BoolVar(&o.KeepGoing, "keep-going", false, "go on after a command of a script has failed")
-	return cmd
-}
-
-// run connects and runs commands, which a user types on a terminal or a script contains.
-func (s *Shell) run(ctx context.Context) error {
-	p := s.base
-	if p.IO.Interactive && p.Flags.LogLevel == "" {
-		p.Flags.LogLevel = "info" // a user of a shell wants to see log messages
-	}
-	s.idle = s.newFactory(term.NewInput(strings.NewReader("")))
-	s.idle.IO.Interactive, s.idle.Ask.Idle = false, true
-	p.Client.Shell = s
-	p.Ask.Current = func() *question.Asker { return s.active().Ask }
-	p.Client.Running = func() *connect.Dialer { return s.active().Client }
-	s.running.Store(p)
-	c, err := s.dial(ctx, p.Client)
-	s.running.Store(nil)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	if p.IO.Interactive {
-		return s.interact(ctx, c)
-	}
-	return s.script(ctx)
-}
-
-// script runs the commands of standard input. It returns the error of the first that fails.
-func (s *Shell) script(ctx context.Context) error {
-	first := exit.OK
-	for {
-		line, err := s.base.IO.In.ReadLine(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		code, over := s.command(ctx, line, term.NewInput(strings.NewReader("")))
-		if first == exit.OK {
-			first = code
-		}
-		if over || code != exit.OK && !s.keepGoing || ctx.Err() != nil {
-			break
-		}
-	}
-	if first != exit.OK {
-		return &exit.Error{Code: first, Err: exit.ErrShown}
-	}
-	return nil
-}
-
 // newFactory returns the factory of a command.
 func (s *Shell) newFactory(in *term.Input) *cmdutil.Factory {
 	b, shared := s.base, *s.base.Flags
@@ -133,35 +63,6 @@ func (s *Shell) newFactory(in *term.Input) *cmdutil.Factory {
 	f.Client.Running = func() *connect.Dialer { return s.active().Client }
 	f.Client.Current.Store(s.target)
 	return f
-}
-
-// command runs a line. over reports whether the shell must end.
-func (s *Shell) command(ctx context.Context, line string, in *term.Input) (code int, over bool) {
-	words, err := term.SplitWords(line)
-	if err == nil && len(words) == 0 {
-		return exit.OK, false
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	q := s.newFactory(in)
-	q.Ask.CommandContext = ctx
-	s.setCancel(cancel)
-	s.running.Store(q)
-	defer func() {
-		s.running.Store(nil)
-		s.setCancel(nil)
-	}()
-	if err != nil {
-		return cmdutil.Finish(ctx, q, exit.UsageError(err)), false
-	}
-	if isExit(words) {
-		return exit.OK, true
-	}
-	return s.runVerb(ctx, q, words), false
-}
-
-func isExit(words []string) bool {
-	return len(words) == 1 && (words[0] == "exit" || words[0] == "quit")
 }
 
 func (s *Shell) setCancel(cancel context.CancelCauseFunc) {
@@ -234,15 +135,57 @@ func (s *Shell) close() {
 	}
 }
 
-func (s *Shell) banner(c *mcp.Client) {
-	name := s.target.Public()
-	if info := c.ServerInfo(); info.Name != "" {
-		const longest = 60
-		name += fmt.Sprintf(" (server name %q)", term.Shorten(term.CleanLine(info.Name), longest))
-	}
-	s.base.IO.Err.Printf("Connected to %s, revision %s. Type help for the commands, exit or Ctrl-D to leave.",
-		term.CleanLine(name), c.Revision())
-}
-
 // Server returns the target of all commands.
 func (s *Shell) Server() *target.Target { return s.target }
+
+// reportEnd waits for the end of a connection over stdio, and reports it.
+func (s *Shell) reportEnd(c *mcp.Client, t mcp.Transport) {
+	l, ok := t.(driver.Lifetime)
+	if !ok {
+		return
+	}
+	if done := l.Done(); done != nil {
+		go func() { // ends with the connection, which close ends
+			<-done
+			s.connectionEnded(c)
+		}()
+	}
+}
+
+func (s *Shell) connectionEnded(c *mcp.Client) {
+	s.mu.Lock()
+	current := s.client == c
+	if current {
+		s.ended = true
+	}
+	s.mu.Unlock()
+	if current {
+		s.stopListening()
+		s.base.IO.Err.Printf("The server has exited, and its state is lost. The next command starts it again.")
+	}
+}
+
+// A listCache holds the lists that completion read from the server, and failures to read them.
+type listCache struct {
+	mu      sync.Mutex // guards the field below
+	entries map[string]cachedList
+}
+
+type cachedList struct {
+	value any
+	until time.Time
+}
+
+func (l *listCache) clear() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.entries)
+}
+
+// active returns the factory of the command in progress, or that of no command.
+func (s *Shell) active() *cmdutil.Factory {
+	if f := s.running.Load(); f != nil {
+		return f
+	}
+	return s.idle
+}

@@ -47,30 +47,3 @@ func (s *Shell) Observe(t mcp.Transport) mcp.Transport {
 	s.transport = t
 	return t
 }
-
-// reportEnd waits for the end of a connection over stdio, and reports it.
-func (s *Shell) reportEnd(c *mcp.Client, t mcp.Transport) {
-	l, ok := t.(driver.Lifetime)
-	if !ok {
-		return
-	}
-	if done := l.Done(); done != nil {
-		go func() { // ends with the connection, which close ends
-			<-done
-			s.connectionEnded(c)
-		}()
-	}
-}
-
-func (s *Shell) connectionEnded(c *mcp.Client) {
-	s.mu.Lock()
-	current := s.client == c
-	if current {
-		s.ended = true
-	}
-	s.mu.Unlock()
-	if current {
-		s.stopListening()
-		s.base.IO.Err.Printf("The server has exited, and its state is lost. The next command starts it again.")
-	}
-}

@@ -4,16 +4,178 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
+	"github.com/ergochat/readline"
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
+
+// Options are the flags of "shell".
+type Options struct {
+	cmdutil.Invocation
+	KeepGoing bool // after a failed command of a script
+}
+
+// NewCmdShell returns the command "shell", which offers commands.
+func NewCmdShell(f *cmdutil.Factory, commands func(*cmdutil.Factory) []*cobra.Command,
+	run cmdutil.Run[*Options]) *cobra.Command {
+	o := &Options{}
+	cmd := cmdutil.TargetCommand(f, "shell", "Run several commands over one connection", nil, o, cmdutil.Or(run,
+		func(ctx context.Context, o *Options) error {
+			s := &Shell{base: f, Commands: commands, target: o.Target, keepGoing: o.KeepGoing}
+			return s.run(ctx)
+		}))
+	cmd.Flags().BoolVar(&o.KeepGoing, "keep-going", false, "go on after a command of a script has failed")
+	return cmd
+}
+
+// run connects and runs commands, which a user types on a terminal or a script contains.
+func (s *Shell) run(ctx context.Context) error {
+	p := s.base
+	if p.IO.Interactive && p.Flags.LogLevel == "" {
+		p.Flags.LogLevel = "info" // a user of a shell wants to see log messages
+	}
+	s.idle = s.newFactory(term.NewInput(strings.NewReader("")))
+	s.idle.IO.Interactive, s.idle.Ask.Idle = false, true
+	p.Client.Shell = s
+	p.Ask.Current = func() *question.Asker { return s.active().Ask }
+	p.Client.Running = func() *connect.Dialer { return s.active().Client }
+	s.running.Store(p)
+	c, err := s.dial(ctx, p.Client)
+	s.running.Store(nil)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if p.IO.Interactive {
+		return s.interact(ctx, c)
+	}
+	return s.script(ctx)
+}
+
+// script runs the commands of standard input. It returns the error of the first that fails.
+func (s *Shell) script(ctx context.Context) error {
+	first := exit.OK
+	for {
+		line, err := s.base.IO.In.ReadLine(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		code, over := s.command(ctx, line, term.NewInput(strings.NewReader("")))
+		if first == exit.OK {
+			first = code
+		}
+		if over || code != exit.OK && !s.keepGoing || ctx.Err() != nil {
+			break
+		}
+	}
+	if first != exit.OK {
+		return &exit.Error{Code: first, Err: exit.ErrShown}
+	}
+	return nil
+}
+
+// command runs a line. over reports whether the shell must end.
+func (s *Shell) command(ctx context.Context, line string, in *term.Input) (code int, over bool) {
+	words, err := term.SplitWords(line)
+	if err == nil && len(words) == 0 {
+		return exit.OK, false
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	q := s.newFactory(in)
+	q.Ask.CommandContext = ctx
+	s.setCancel(cancel)
+	s.running.Store(q)
+	defer func() {
+		s.running.Store(nil)
+		s.setCancel(nil)
+	}()
+	if err != nil {
+		return cmdutil.Finish(ctx, q, exit.UsageError(err)), false
+	}
+	if isExit(words) {
+		return exit.OK, true
+	}
+	return s.runVerb(ctx, q, words), false
+}
+
+func isExit(words []string) bool {
+	return len(words) == 1 && (words[0] == "exit" || words[0] == "quit")
+}
+
+func (s *Shell) banner(c *mcp.Client) {
+	name := s.target.Public()
+	if info := c.ServerInfo(); info.Name != "" {
+		const longest = 60
+		name += fmt.Sprintf(" (server name %q)", term.Shorten(term.CleanLine(info.Name), longest))
+	}
+	s.base.IO.Err.Printf("Connected to %s, revision %s. Type help for the commands, exit or Ctrl-D to leave.",
+		term.CleanLine(name), c.Revision())
+}
+
+// interact runs the commands that the user types.
+func (s *Shell) interact(ctx context.Context, c *mcp.Client) error {
+	p := s.base
+	h, err := loadHistory()
+	if err != nil {
+		p.IO.Err.Printf("patchbay: cannot use the history: %s", term.Clean(err.Error()))
+	}
+	keys := newSharedInput(p.IO.In.R)
+	e, err := newEditor(s.prompt(), keys, p.IO.Err.W, h, &lineCompleter{s})
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	defer p.IO.Err.Redirect(e)()
+	s.mu.Lock()
+	s.editor = e
+	s.mu.Unlock()
+	s.banner(c)
+	s.listen()
+	defer cmdutil.OnInterrupt(ctx, s.interrupt)()
+	defer context.AfterFunc(ctx, e.close)()
+	for {
+		line, err := e.readLine()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, readline.ErrInterrupt):
+			continue
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := e.remember(line); err != nil {
+			p.IO.Err.Printf("patchbay: cannot save the history: %s", term.Clean(err.Error()))
+		}
+		l := &lease{shared: keys, stop: make(chan struct{})}
+		_, over := s.command(ctx, line, term.NewInput(l))
+		l.end()
+		if over {
+			return nil
+		}
+	}
+}
+
+// prompt names the server by its URL or command, which it cannot choose.
+func (s *Shell) prompt() string {
+	const longest = 40
+	return term.Shorten(term.CleanLine(s.target.Public()), longest) + "> "
+}
 
 // outsideShell lists commands that a shell must not run: they own standard input and output.
 var outsideShell = []string{"shell", "bridge", "record"}

@@ -169,15 +169,3 @@ func showAnswered(ctx context.Context, f *cmdutil.Factory, h *tasks.Handle) erro
 	}
 	return showTask(f, t)
 }
-
-// answerCommand returns the command that answers a question of a task.
-func answerCommand(f *cmdutil.Factory, t *tasks.Task, key string) string {
-	var words []string
-	if len(t.InputRequests) > 1 {
-		words = append(words, "--question", term.ShellWord(key))
-	}
-	if q, err := question.ParseQuestion(t.InputRequests[key]); err == nil {
-		words = append(words, q.Arguments()...)
-	}
-	return TaskCommandLine(f, "answer", t.ID, words...)
-}

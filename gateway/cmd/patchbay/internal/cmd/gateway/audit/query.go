@@ -3,7 +3,9 @@ package audit
 import (
 	"context"
 	stdjson "encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -12,8 +14,11 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
@@ -39,6 +44,7 @@ func (f *QueryOptions) parse(now time.Time) (err error) {
 
 // auditOutcomes are the outcomes of requests, and the events of records.
 var auditOutcomes = []string{"ok", "error", "failed", "refused", "question", "intent", "end", "answer", "login",
+
 	"drift", "config", "admin", "dropped", "torn", "retention"}
 
 // checkOutcome rejects an outcome that no record can contain.
@@ -277,4 +283,52 @@ func show(_ context.Context, o *Options) error {
 		o.IO.Out.Raw(e.Raw)
 	}
 	return nil
+}
+
+// Options are the flags of the commands about the audit log.
+type Options struct {
+	cmdutil.Invocation
+	Dir *string // of --dir, which belongs to "gateway audit"
+}
+
+// auditLog returns the folders of the log that a command reads. The log must exist.
+func auditLog(f *cmdutil.Factory, given string) (dir, heads string, err error) {
+	settings, err := auditSettings(f)
+	if err != nil && given == "" {
+		return "", "", exit.UsageError(err)
+	}
+	if dir, heads, err = hosting.AuditDirs(settings, given); err != nil {
+		return "", "", err
+	}
+	found, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err == nil && len(found) > 0 {
+		return dir, heads, nil
+	}
+	text := fmt.Sprintf("no audit log in %s", dir)
+	if settings == nil && given == "" {
+		text += `: add "audit": {} to the member patchbay of the configuration, or name a folder with --dir`
+	}
+	return dir, heads, exit.NotFoundError(errors.New(text))
+}
+
+// auditSettings returns the member audit of the settings, or nil.
+func auditSettings(p *cmdutil.Factory) (*gatewayconfig.Audit, error) {
+	for f, err := range configs.Files(p.Flags.Config) {
+		if err != nil {
+			if p.Config.NamesConfig() {
+				return nil, err
+			}
+			continue
+		}
+		_, has := f.Extra["patchbay"]
+		if !has || f.Project || !p.Config.NamesConfig() && f.App != "patchbay" {
+			continue
+		}
+		s, err := gatewayconfig.Read(f.File)
+		if err != nil {
+			return nil, err
+		}
+		return s.Audit, nil
+	}
+	return nil, nil
 }

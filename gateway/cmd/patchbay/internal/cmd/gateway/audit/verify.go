@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,4 +104,10 @@ func showVerified(f *cmdutil.Factory, r *audit.Report) {
 			f.IO.Out.Printf("  warning: %s", term.CleanLine(c.Warning))
 		}
 	}
+}
+
+// hasHeads reports whether a folder contains checkpoints.
+func hasHeads(dir string) bool {
+	all, err := os.ReadDir(dir)
+	return err == nil && len(all) > 0
 }

@@ -15,13 +15,11 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/minheap"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -36,42 +34,6 @@ type Options struct {
 	Args          []string // the target; empty for the configuration
 
 	cmd *cobra.Command
-}
-
-// NewCmdRun returns the command "gateway" without its subcommands.
-func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
-	o := &Options{Factory: f}
-	o.cmd = &cobra.Command{
-		Use:                   "gateway [TARGET] | gateway -- COMMAND…",
-		Short:                 "Serve all configured servers as one, over HTTP or stdio (gateway, aggregator)",
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     cmdutil.CompleteNames(f, nil),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Args = args
-			return cmdutil.Or(run, start)(cmd.Context(), o)
-		},
-	}
-	flags := o.cmd.Flags()
-	flags.StringVar(&o.Addr, "addr", "", "listen at this `host:port`; default "+hosting.DefaultGatewayAddr)
-	flags.BoolVar(&o.Stdio, "stdio", false, "serve one client on stdio instead of HTTP")
-	flags.BoolVar(&o.Own, "own", false, "with --stdio, never attach to a gateway")
-	flags.StringVar(&o.Profile, "profile", "", "serve only this `profile` of the settings")
-	flags.BoolVar(&o.NoAuth, "insecure-no-auth", false, "accept local programs without a key")
-	flags.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
-	cmdutil.AddLogFormat(f, o.cmd)
-	return o.cmd
-}
-
-func start(ctx context.Context, o *Options) error {
-	o.IO.UseLogFormat()
-	g := &Run{Options: *o}
-	if err := prepare(o.Factory, g); err != nil {
-		return exit.UsageError(err)
-	}
-	if g.attached != nil {
-		return serveAttached(ctx, o.Factory, g.attached)
-	}
-	return runGateway(ctx, o.Factory, g)
 }
 
 // A Run holds the state of a `patchbay gateway` process.
@@ -89,46 +51,6 @@ type Run struct {
 	rejected    atomic.Pointer[string]      // why the files are not in force; nil if they are
 	attached    *hosting.Attachment         // to the running gateway; nil if this process serves the client
 	observed    *observe.Observation        // of requests
-}
-
-// prepare checks the command line and reads the configuration. It does not start servers.
-func prepare(p *cmdutil.Factory, g *Run) (err error) {
-	f, cmd, args := p.Flags, g.cmd, g.Args
-	switch {
-	case len(f.Roots) > 0 || f.Answers != "" || f.SampleWith != "":
-		return errors.New("--root, --answers and --sample-with do not apply to gateway: the clients answer the servers")
-	case g.Stdio && (g.Addr != "" || g.NoAuth):
-		return errors.New("--addr and --insecure-no-auth are for HTTP: --stdio opens no port and needs no key")
-	case g.Stdio && g.Ops != "":
-		return observe.ErrOpsStdio
-	case g.Own && !g.Stdio:
-		return errors.New("--own is for --stdio: a gateway over HTTP serves in its own process")
-	case cmd.ArgsLenAtDash() < 0 && len(args) > 1:
-		return fmt.Errorf("unexpected argument %q\nusage: %s", args[1], cmd.UseLine())
-	}
-	p.IO.Interactive = false // the gateway must not prompt: standard input may carry messages
-	if attachStdio(p, g); g.attached != nil {
-		return nil
-	}
-	if len(args) > 0 || cmd.ArgsLenAtDash() >= 0 {
-		g.Config, err = gatewayTarget(p, cmd, args)
-		g.targetWords = args
-		if cmd.ArgsLenAtDash() >= 0 {
-			g.targetWords = append([]string{"--"}, args...)
-		}
-	} else {
-		if len(f.Header)+len(f.Environment) > 0 || f.Directory != "" {
-			return errors.New("--header, --env and --cwd are for one TARGET: servers of a configuration have their own")
-		}
-		g.Config, err = hosting.ReadHostConfig(p, g.Addr)
-	}
-	if err != nil {
-		return err
-	}
-	if g.NoAuth {
-		return cmdutil.CheckNoAuth(hosting.GatewayAddr(g.Config.Settings, g.Addr))
-	}
-	return nil
 }
 
 // gatewayTarget returns the configuration of the target of the command line.
@@ -154,58 +76,6 @@ func gatewayTarget(f *cmdutil.Factory, cmd *cobra.Command, args []string) (*host
 // after SIGTERM. Clients send SIGTERM 2 to 5 seconds after closing standard input, and kill the
 // process after the same time again.
 const recordTimeout = 2 * time.Second
-
-// runGateway serves until ctx or, with --stdio, the client ends it. No process of a server is left.
-func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
-	ctx, g.stop = context.WithCancel(ctx)
-	defer g.stop()
-	if !g.Stdio {
-		minheap.Set()
-		g.Config.Events = gateway.NewEventLog()
-	}
-	if err := observeGateway(ctx, f, g); err != nil {
-		return err
-	}
-	defer g.observed.End()
-	v, err := f.Vault.Open()
-	if err != nil {
-		return err
-	}
-	states, err := stateKey(ctx, v)
-	if err != nil && f.Flags.Verbose {
-		f.IO.Err.Printf("patchbay: the states of questions end with this process: %s", term.Clean(err.Error()))
-	}
-	if g.Config.Fixed == nil {
-		if g.Config.Pins, err = hosting.GatewayState(); err != nil {
-			return err
-		}
-	}
-	if g.Host, err = hosting.OpenHost(ctx, f, g.Config, states); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, g.Host.Close()) }()
-	if g.Profile != "" {
-		if all := g.Host.Operator().Profiles(); !slices.Contains(all, g.Profile) {
-			return exit.UsageError(term.UnknownName("profile", g.Profile, all))
-		}
-		g.route.Profile = g.Profile
-	}
-	defer context.AfterFunc(ctx, g.Host.Operator().EndApprovals)()
-	hosting.WarnMisspelt(f, g.Config)
-	defer ReportServers(ctx, f, g)()
-	defer followConfig(ctx, f, g)()
-	if g.Stdio {
-		if err := g.observed.ObserveStats(g.Host); err != nil {
-			return err
-		}
-		err := newGateway(f, g, &gateway.Options{}).ServeStdio(ctx, cmdutil.Stdio(f), g.route)
-		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-		defer cancel()
-		g.Host.Operator().WaitLists(waiting)
-		return err
-	}
-	return serveGateway(ctx, f, g)
-}
 
 // ReportServers prints the failures of servers, and with -v all changes of their states, until the
 // returned function is called. A failure is printed again only after the server was ready.
