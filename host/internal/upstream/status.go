@@ -52,7 +52,6 @@ type ConnStatus struct {
 // order contains the states by how able to serve a server is, the best first.
 var order = []connection.State{connection.StateReady, connection.StateDegraded, connection.StateStarting,
 	connection.StateDraining, connection.StateAuth, connection.StateBackoff,
-
 	connection.StateCrashLoop, connection.StateConfig, connection.StateStopped, connection.StateOff}
 
 // Status returns the condition of the server.
