@@ -81,12 +81,12 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 		Principal: o.Principal, Caller: o.Caller,
 		Lasts: !req.env.Revision.Modern(), Timeout: f.client.opts.InputTimeout,
 		Capabilities: req.env.Capabilities, Level: req.env.LogLevel,
-		State: subject.RequestState, Answers: subject.InputResponses,
+		State: subject.RequestState, Answers: subject.InputResponses, Asks: conn.session != nil,
 	}
 	if r.Principal == "" {
 		r.Principal = req.Principal.Key()
 	}
-	if r.Caller == "" && (conn.session != nil || r.Principal == "") { // modern servers do not suspend requests
+	if r.Caller == "" && (r.Asks || r.Principal == "") { // modern servers do not suspend requests
 		id := strings.Join(req.Header["Mcp-Session-Id"], "")
 		r.Caller = r.Principal + "\n" + string(req.env.ClientInfo) + "\n" + id
 	}
@@ -103,17 +103,16 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 		r.Task, _ = jsonscan.Unquote(raw)
 		r.MayAsk = true
 	}
-	var raw json.RawMessage
-	if conn.session != nil {
+	if r.MayWait() {
 		r.Subject = forward.Subject(req.Params, req.Method)
-		raw, err = f.client.forwards.Serve(ctx, r, func() *forward.Call {
+		raw, err := f.client.forwards.Serve(ctx, r, func() *forward.Call {
 			return &f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities)).call
 		})
-	} else {
-		c := f.newCall(req, o, req.Params, r.Capabilities)
-		raw, err = f.client.forwards.Run(ctx, r, &c.call)
-		req.env.Valid = json.RawMessage(c.request.checked)
+		return RawResult(raw), err
 	}
+	c := f.newCall(req, o, req.Params, r.Capabilities)
+	raw, err := f.client.forwards.Run(ctx, r, &c.call)
+	req.env.Valid = json.RawMessage(c.request.checked)
 	return RawResult(raw), err
 }
 

@@ -66,6 +66,8 @@ type Request struct {
 	// calls to a server, its messages that name no call reach no principal. A caller is a client
 	// of a principal.
 	Principal, Caller string
+	// Asks means that the server may send requests of its own.
+	Asks bool
 	// Task is the id of the task whose result is requested, else "". Questions of the task belong
 	// to the request, and no others do.
 	Task string
@@ -116,7 +118,7 @@ type Call struct {
 }
 
 // An asking is the part of a call that only its server's questions need. All calls of [Table.Run]
-// share channel, to which no goroutine writes.
+// share one of two values, to which no goroutine writes.
 type asking struct {
 	method, subject, task string
 	capabilities          json.RawMessage
@@ -145,7 +147,7 @@ type asking struct {
 	expiry    *time.Timer   // of state
 }
 
-var asksNothing asking
+var asksNothing, acceptsNothing = asking{}, asking{mayAsk: true}
 
 type callKey struct{}
 
@@ -158,6 +160,12 @@ func callOf(ctx context.Context) (c *Call, exact bool) {
 	}
 	c, _ = of.Value(callKey{}).(*Call)
 	return c, true
+}
+
+// MayWait reports whether [Table.Serve] must serve the request, because it may wait for its client: it
+// continues a call, its client may be asked, or messages may name its task.
+func (r *Request) MayWait() bool {
+	return r.Asks && (r.State != nil || r.Task != "" || r.MayAsk && isAskable(r.Capabilities))
 }
 
 // Serve serves a request that belongs to no suspended call with the call that open returns.
@@ -177,9 +185,12 @@ func (t *Table) Serve(ctx context.Context, r *Request, open func() *Call) (json.
 	return t.wait(ctx, c, r)
 }
 
-// Run serves a request with a call to a server that asks no questions of its own.
+// Run serves a request with a call that never waits for its client.
 func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, error) {
 	c.asking = &asksNothing
+	if r.MayAsk {
+		c.asking = &acceptsNothing
+	}
 	c.principal, c.caller, c.level = r.Principal, r.Caller, r.Level
 	c.attach(ctx, r)
 	defer c.detach()
@@ -188,7 +199,14 @@ func (t *Table) Run(ctx context.Context, r *Request, c *Call) (json.RawMessage, 
 	t.calls = append(t.calls, c)
 	t.mu.Unlock()
 	defer t.remove(c)
-	return c.Sender.Send(ctx)
+	if !r.Asks {
+		return c.Sender.Send(ctx)
+	}
+	raw, err := c.Sender.Send(context.WithValue(ctx, callKey{}, c))
+	if err != nil {
+		return nil, err
+	}
+	return requiredOf(r.Capabilities, raw)
 }
 
 // note records a call of a principal. The caller must hold t.mu.
@@ -206,7 +224,9 @@ func (t *Table) note(principal string) {
 func (t *Table) makeSerial() {
 	t.serial = true
 	for _, c := range t.calls {
-		c.mixed = true
+		if c.askable {
+			c.mixed = true
+		}
 	}
 	if t.calm != nil {
 		t.calm.Reset(serialTime)
