@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
-	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -22,7 +21,8 @@ type Call struct {
 	caller, server Form
 	wanted         bool // a caller of 2025-11-25 asks for a task
 	declares       bool // the server must know that its client supports the extension
-	id             Ref  // identifies the tool
+	tool           string
+	definition     *catalogue.Item // of the tool; may be nil
 }
 
 // DeclaresTasks reports whether the host must declare the extension to the server.
@@ -37,9 +37,9 @@ func (c *Caller) Begin(
 	if server == None && !coreTasks(req.Revision()) {
 		return nil, req, nil
 	}
-	begun := &Call{tasks: c, caller: FormOf(req), server: server, id: ToolRef(tool, definition)}
+	begun := &Call{tasks: c, caller: FormOf(req), server: server, tool: tool, definition: definition}
 	support := ""
-	if definition != nil {
+	if definition != nil && begun.server == Session && begun.caller != Session {
 		support = Support(definition.Raw)
 	}
 	if !Usable(begun.caller, begun.server, support) {
@@ -52,19 +52,23 @@ func (c *Caller) Begin(
 		task, ok := req.Param("task")
 		begun.wanted = ok && jsonscan.IsObject(task)
 	}
-	inner := *req
+	params := req.Params
 	switch {
 	case begun.wanted && begun.server == None:
 		return nil, nil, mcp.Errorf(mcp.CodeMethodNotFound,
 			"this tool does not run as a task: call it without params.task")
 	case begun.wanted && begun.server == Extended:
-		inner.Params = jsonscan.Without(req.Params, "task")
+		params = jsonscan.Without(req.Params, "task")
 		begun.declares = true
 	case begun.caller == Extended && begun.server == Session && support != "" && support != "forbidden":
-		inner.Params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
+		params = jsonscan.WithMember(req.Params, "task", []byte("{}"))
 	case begun.caller != Session && jsonscan.HasObject(req.Params, "task"): // the member does not apply to this caller
-		inner.Params = jsonscan.Without(req.Params, "task")
+		params = jsonscan.Without(req.Params, "task")
+	default:
+		return begun, req, nil
 	}
+	inner := *req
+	inner.Params = params
 	return begun, &inner, nil
 }
 
@@ -78,28 +82,11 @@ func errUnknownTool(tool string) error {
 		"unknown tool %q: it runs as a task only, which the client does not support", tool)
 }
 
-// Result returns the result of a call that became a task, as the caller receives it. ok is false if the result
-// is not related to tasks.
-func (c *Call) Result(s Sender, at Place, res mcp.Result) (out mcp.Result, ok bool, err error) {
-	raw, isRaw := res.(mcp.RawResult)
-	if c == nil || !isRaw || raw.ResultType() != call.ResultTask {
-		return nil, false, nil
-	}
-	id := c.id
+// Result returns the result of a call that became a task, as the caller receives it.
+func (c *Call) Result(s Sender, at Place, raw mcp.RawResult) (mcp.Result, error) {
+	id := ToolRef(c.tool, c.definition)
 	id.Class, id.Instance = at.Class, at.Instance
-	out, err = c.created(s, s.Info(), id, raw)
-	return out, true, err
-}
-
-// Keeps reports whether the host must keep the result of a call: a caller of 2025-11-25 asked for a
-// task, and a server of the extension responded at once.
-func Keeps(req *mcp.Request, s *Server, res mcp.Result) bool {
-	raw, ok := res.(mcp.RawResult)
-	if !ok || s.Form() != Extended {
-		return false
-	}
-	task, _ := req.Param("task")
-	return jsonscan.IsObject(task) && raw.ResultType() == driver.ResultComplete
+	return c.created(s, s.Info(), id, raw)
 }
 
 // ToolRef returns the part of the id of a task that identifies its tool.

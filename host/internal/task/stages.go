@@ -5,7 +5,9 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // Stages contains the stage and the steps of calls that may become tasks. It is safe for concurrent use.
@@ -54,31 +56,32 @@ func (s *Stages) Begin(next call.Next) call.Next {
 
 // Result returns the caller's form of a result that created a task. It must ignore all other results.
 func (s *Stages) Result(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.Task == nil || c.Served.ID == "" {
+	raw, ok := res.(mcp.RawResult)
+	if failed != nil || c.Task == nil || c.Served.ID == "" || !ok || raw.ResultType() != call.ResultTask {
 		return res, failed
 	}
 	at := Place{Class: c.Served.Class}
 	if c.Served.Single {
 		at.Instance = c.Served.ID
 	}
-	out, ok, err := c.Task.(*Call).Result(c.View.(View).TaskSender(c.Pool), at, res)
-	if !ok {
-		return res, failed
-	}
 	c.Published = true
-	return out, err
+	return c.Task.(*Call).Result(c.View.(View).TaskSender(c.Pool), at, raw)
 }
 
 // Keep returns the task that a caller of 2025-11-25 has asked for, if a server of the extension has responded
 // at once. The task contains the result that the policy and the limits leave. Keep must ignore all other results.
 func (s *Stages) Keep(_ context.Context, c *call.Call, res mcp.Result, failed error) (mcp.Result, error) {
-	if failed != nil || c.Kind != policy.ActionCall || !coreTasks(c.Request.Revision()) {
+	raw, ok := res.(mcp.RawResult)
+	if failed != nil || !ok || c.Kind != policy.ActionCall || !coreTasks(c.Request.Revision()) {
 		return res, failed
+	}
+	if task, _ := c.Request.Param("task"); !jsonscan.IsObject(task) || raw.ResultType() != driver.ResultComplete {
+		return res, nil
 	}
 	v := c.View.(View)
 	server := v.TaskServer(c.Pool)
-	if !Keeps(c.Request, &server, res) {
+	if server.Form() != Extended {
 		return res, nil
 	}
-	return v.Tasks().Keep(c.Request, server.Name, ToolRef(c.Target, c.Item), res.(mcp.RawResult))
+	return v.Tasks().Keep(c.Request, server.Name, ToolRef(c.Target, c.Item), raw)
 }
