@@ -24,7 +24,7 @@ func (c *encoder) appendForm(b, raw []byte) []byte {
 	case c.brief || rawjson.Valid(raw) != nil:
 		b = append(b, `{"omitted":true`...)
 	case c.form == ArgumentsHash:
-		b = append(append(append(b, `{"hash":"`...), c.keyedHash(raw)...), '"')
+		b = append(c.appendKeyedHash(append(b, `{"hash":"`...), raw), '"')
 	case c.form == ArgumentsRedacted:
 		c.searched = 0
 		b = c.appendRedacted(append(b, `{"redacted":`...), raw, false)

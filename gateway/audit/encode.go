@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"hash"
 	"strconv"
 	"time"
@@ -38,7 +37,8 @@ type encoder struct {
 	form     Arguments
 	public   string // the key, in hex
 	hmac     hash.Hash
-	brief    bool // leave out arguments and details
+	sum      []byte // of hmac
+	brief    bool   // leave out arguments and details
 	mask     func(string) string
 }
 
@@ -48,11 +48,12 @@ func newEncoder(o *Options) encoder {
 	return encoder{form: o.Arguments, public: hex.EncodeToString(o.public()), hmac: hmac.New(sha256.New, key.Sum(nil))}
 }
 
-// keyedHash returns the HMAC-SHA-256 of a text, in hex: a plain hash of a short text would reveal it.
-func (c *encoder) keyedHash(text []byte) string {
+// appendKeyedHash appends the HMAC-SHA-256 of a text, in hex: a plain hash of a short text would reveal it.
+func (c *encoder) appendKeyedHash(b, text []byte) []byte {
 	c.hmac.Reset()
 	c.hmac.Write(text)
-	return hex.EncodeToString(c.hmac.Sum(nil))
+	c.sum = c.hmac.Sum(c.sum[:0])
+	return hex.AppendEncode(b, c.sum)
 }
 
 // appendEntry appends the line of an entry, and returns its hash.
@@ -228,13 +229,14 @@ func (c *encoder) appendOutcome(b []byte, r *event.Record) []byte {
 		b = c.appendQuestions(b, r.Result)
 	}
 	if len(r.Result) > 0 {
-		b = fmt.Appendf(b, `,"result":{"bytes":%d,"isError":%t,"hash":"%s"}`, len(r.Result), isError,
-			c.keyedHash(r.Result))
+		b = strconv.AppendInt(append(b, `,"result":{"bytes":`...), int64(len(r.Result)), 10)
+		b = strconv.AppendBool(append(b, `,"isError":`...), isError)
+		b = append(c.appendKeyedHash(append(b, `,"hash":"`...), r.Result), `"}`...)
 	}
 	if failed {
 		b = c.appendError(b, r.Err)
 	}
-	return fmt.Appendf(b, `,"ms":%.3f`, float64(r.Duration)/float64(time.Millisecond))
+	return strconv.AppendFloat(append(b, `,"ms":`...), float64(r.Duration)/float64(time.Millisecond), 'f', 3, 64)
 }
 
 func (c *encoder) appendError(b []byte, err error) []byte {

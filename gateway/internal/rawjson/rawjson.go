@@ -164,12 +164,16 @@ func isBetween(c byte) bool {
 
 // closingQuote returns the offset of the quote that ends the string at an offset.
 func closingQuote(text []byte, at int) int {
-	for at++; at < len(text) && text[at] != '"'; at++ {
-		if text[at] == '\\' {
-			at++
+	for start := at + 1; ; {
+		n := bytes.IndexByte(text[at+1:], '"')
+		if n < 0 {
+			return len(text)
+		}
+		at += n + 1
+		if escapes := len(text[start:at]) - len(bytes.TrimRight(text[start:at], `\`)); escapes%2 == 0 {
+			return at
 		}
 	}
-	return at
 }
 
 // Get returns the raw value of a member of an object, and whether the object contains the member.
