@@ -2,6 +2,7 @@ package listing
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,13 +251,13 @@ func (l *Lists) About() Restored {
 	return Restored{Approved: l.approved, Capabilities: l.capabilities, Revision: l.revision}
 }
 
+// WereRead reports whether all lists were read, successfully or not, and no list is being read.
+func (l *Lists) WereRead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(l.lists[:], func(e list) bool { return e.reading != nil || e.list == nil && e.err == nil })
+}
+
 // LackTools reports whether the server lists no tools, and listed some before: it responds, but
 // clients cannot use it.
 func (l *Lists) LackTools() bool { return l.lacksTools.Load() }
-
-// Has reports whether a list was ever read.
-func (l *Lists) Has(kind catalogue.Kind) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.lists[kind].list != nil
-}

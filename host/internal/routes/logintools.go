@@ -25,7 +25,7 @@ func IsLoginTool(name string) bool { return slices.Contains(loginNames, name) }
 
 // lacksLogin reports whether the lists of a server cannot be read without a login of its caller.
 func lacksLogin(ctx context.Context, s Server) bool {
-	if !s.Entry().UsesLoginOfCaller() || s.Lists().Has(catalogue.Tools) {
+	if !s.Entry().UsesLoginOfCaller() || s.Lists().Last()[catalogue.Tools] != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, listing.Wait) // an authorization server may be slow

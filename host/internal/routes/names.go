@@ -51,7 +51,7 @@ func (t *Table) Find(ctx context.Context, kind catalogue.Kind, name string) (*ca
 // list of another server.
 func (m *Snapshot) isBehind(kind catalogue.Kind) bool {
 	for n, p := range m.servers.All {
-		if m.lists[n][kind] == nil && p.Lists().Has(kind) {
+		if m.lists[n][kind] == nil && p.Lists().Last()[kind] != nil {
 			return true
 		}
 	}

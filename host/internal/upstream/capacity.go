@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -65,8 +66,10 @@ func (i *instance) makeRoom() error {
 	return nil
 }
 
-// countProcess counts a process that is about to start, and ends an unused process of another
-// server if too many run.
+// errProcesses is within the error of a start that the limit of processes refuses.
+var errProcesses = errors.New("too many processes")
+
+// countProcess counts a process that is about to start, and ends an unused process if too many run.
 func (i *instance) countProcess() error {
 	p, u := i.pool, i.pool.up
 	if !u.isCommand() {
@@ -81,25 +84,32 @@ func (i *instance) countProcess() error {
 	if all <= limit && own <= most {
 		return nil
 	}
-	if all < maxEnding*limit && own <= most && u.env.endIdle(u) {
+	ends := func(s *Conn) bool {
+		return (own <= most || s.in.pool.caller.Key() == principal) && s.in.pool.lists.WereRead()
+	}
+	if all < maxEnding*limit && own < maxEnding*most && u.env.endIdle(u, ends) {
 		return nil
 	}
 	u.env.addProcess(principal, -1)
-	return u.limits.Refuse(hosterr.CodeLimited, "limits.processes", limits.RetryAfter,
-		"too many processes of all servers run: %d of at "+
-			"most %d for the caller, %d of at most %d in total; share servers without state, or raise the setting "+
-			"limits.processes", own-1, most, all-1, limit)
+	e := u.Errorf(hosterr.CodeLimited, "%w of all servers run: %d of at most %d for the caller, %d of at most %d in "+
+		"total; share servers without state, or raise the setting limits.processes", errProcesses, own-1, most, all-1, limit)
+	e.RetryAfter = limits.RetryAfter
+	return e
 }
 
-// endIdleProcess ends an unused process and reports whether there was any. The caller has locked
-// the server locked. Servers that another goroutine has locked are left out, so that two goroutines
+// processWait is the delay of the next attempt to start a process that the limit has refused, unless a
+// process becomes free before.
+const processWait = time.Second
+
+// endIdleProcess ends an unused process that matches, and reports whether there was any. The caller has
+// locked the server locked. Servers that another goroutine has locked are left out, so that two goroutines
 // do not wait for each other.
-func (s *Servers) endIdleProcess(locked *Server) (ended bool) {
+func (s *Servers) endIdleProcess(locked *Server, matches func(*Conn) bool) (ended bool) {
 	for _, u := range s.Current().servers {
 		if !u.isCommand() || u != locked && !u.mu.TryLock() {
 			continue
 		}
-		victim := u.longestIdle(func(*Conn) bool { return true })
+		victim := u.longestIdle(matches)
 		if victim != nil {
 			victim.stopLocked()
 		}

@@ -140,6 +140,7 @@ func (s *Conn) ended() {
 	u.mu.Unlock()
 	if u.isCommand() {
 		u.env.addProcess(s.in.pool.caller.Key(), -1)
+		u.env.free()
 	}
 	s.own.Clear()
 	if s.in.pool.pinCaller().Key != "" {

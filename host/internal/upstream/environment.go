@@ -85,10 +85,11 @@ type shared struct {
 	key            []byte        // of fingerprints; random
 	wake           chan struct{} // buffered (1): wakes the supervisor
 	secretsVersion atomic.Uint64 // counts changes of the secrets of servers
-	// processLimit returns the limit of the processes of all servers. endIdle ends the process of a
-	// server that is not used, while the lock of another server is held.
+	// processLimit returns the limit of the processes of all servers. endIdle ends a process that is not
+	// used, while the lock of another server is held.
 	processLimit func() int
-	endIdle      func(locked *Server) (ended bool)
+	endIdle      func(locked *Server, matches func(*Conn) bool) (ended bool)
+	freed        chan struct{} // buffered (1): wakes a request that waits for a process
 
 	mu        sync.Mutex // guards processes, and the servers that Servers holds
 	processes processCount
@@ -98,6 +99,14 @@ type shared struct {
 func (s *shared) Wake() {
 	select {
 	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// free records that a process ended, or that its lists were read, so that another process may start.
+func (s *shared) free() {
+	select {
+	case s.freed <- struct{}{}:
 	default:
 	}
 }

@@ -56,13 +56,17 @@ func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
 // ReleaseCall.
 func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error) {
 	calls := p.up.Share() == config.ShareCall
+	u := p.up
 	if id == "" {
-		return p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
+		c, err := p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
 			i := p.instanceLocked(class, calls)
 			return i, i.breaker.Check()
 		})
+		if errors.Is(err, errProcesses) {
+			u.limits.Count("limits.processes")
+		}
+		return c, err
 	}
-	u := p.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {

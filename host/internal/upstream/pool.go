@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -27,7 +28,10 @@ func newPool(u *Server, c *policy.Caller) *Pool {
 	p.lists = listing.New(&listing.Options{Source: (*poolSource)(p), Review: p.reviewer(u.entry().pins),
 		Memory: u.lists, Server: u.name, Shared: u.Share() == config.ShareShared, Context: u.env.Context,
 		Go: u.env.Go, StartTimeout: func() time.Duration { return startTimeout(u) }, BeforeRead: p.refreshLogin,
-		Drift:  func(kind catalogue.Kind, old, now *catalogue.List) { recordDrift(p, kind, old, now) },
+		Drift: func(kind catalogue.Kind, old, now *catalogue.List) {
+			u.env.free()
+			recordDrift(p, kind, old, now)
+		},
 		Logger: u.env.Logger})
 	return p
 }
@@ -42,14 +46,21 @@ func (p *Pool) refreshLogin(ctx context.Context) {
 // A poolSource is the [listing.Source] of a pool.
 type poolSource Pool
 
-// Acquire implements [listing.Source].
+// Acquire implements [listing.Source]. It waits while too many processes run.
 func (s *poolSource) Acquire(ctx context.Context) (*connection.Conn, listing.Reviewer, error) {
 	p := (*Pool)(s)
-	c, err := p.Acquire(ctx, AnyClass)
-	if err != nil {
-		return nil, nil, err
+	for waited := false; ; waited = true {
+		c, err := p.Acquire(ctx, AnyClass)
+		switch {
+		case errors.Is(err, errProcesses) && waitFor(ctx, s.up.env.freed, processWait) == nil:
+			continue
+		case err != nil:
+			return nil, nil, err
+		case waited:
+			s.up.env.free() // another process may be able to start
+		}
+		return c.Conn, p.reviewer(c.pins), nil
 	}
-	return c.Conn, p.reviewer(c.pins), nil
 }
 
 // Failure implements [listing.Source].

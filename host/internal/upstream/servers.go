@@ -28,7 +28,8 @@ type Servers struct {
 
 // New returns the servers of a host before the first configuration.
 func New(env *Environment) *Servers {
-	s := &Servers{shared: &shared{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1)}}
+	s := &Servers{shared: &shared{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1),
+		freed: make(chan struct{}, 1)}}
 	s.endIdle = s.endIdleProcess
 	s.processLimit = func() int { return s.Current().settings.Limits.Processes }
 	return s
