@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -83,7 +84,7 @@ func measureChanges(ctx context.Context, b *bench, w workload, out io.Writer) er
 		}
 		all = append(all, l)
 	}
-	for round := range changeRounds(b.quick) {
+	for round := range cmp.Or(b.rounds, changeRounds(b.quick)) {
 		for i := range all {
 			l := all[(i+round)%len(all)]
 			if err := l.measure(); err != nil {
