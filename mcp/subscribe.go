@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -64,14 +65,22 @@ func (b *subscriptions) flush() {
 	b.changed = 0
 	subs := b.subscribed(func(s *subscription) bool { return s.lists&changed != 0 })
 	b.mu.Unlock()
-	for _, s := range subs {
-		s.mark(changed)
-	}
+	markAll(subs, changed)
 }
 
 func (b *subscriptions) resourceUpdated(uri string) {
-	for _, s := range b.matching(func(s *subscription) bool { return s.wants(uri) }) {
-		s.mark(0, uri)
+	markAll(b.matching(func(s *subscription) bool { return s.wants(uri) }), 0, uri)
+}
+
+// markAll marks subscriptions. After each batch, it lets the marked subscriptions send: otherwise the
+// first client would wait, on a single core, until the last subscription is marked.
+func markAll(subs []*subscription, changed listChange, uris ...string) {
+	const batch = 32
+	for i, s := range subs {
+		if i%batch == batch-1 {
+			runtime.Gosched()
+		}
+		s.mark(changed, uris...)
 	}
 }
 
@@ -117,8 +126,11 @@ type subscription struct {
 	mu      sync.Mutex // guards the fields below
 	changed listChange
 	updated []string            // URIs, in the order of their changes
-	pending map[string]struct{} // the same URIs
+	pending map[string]struct{} // the same URIs, once there are maxScanned
 }
+
+// maxScanned is the number of URIs that are searched faster without a map.
+const maxScanned = 8
 
 func newSubscription(id jsonrpc.ID, f SubscriptionFilter) *subscription {
 	s := &subscription{id: json.RawMessage(id.String()), lists: f.lists()}
@@ -142,11 +154,18 @@ func (s *subscription) record(changed listChange, uris ...string) {
 	defer s.mu.Unlock()
 	s.changed |= changed & s.lists
 	for _, uri := range uris {
-		if _, ok := s.pending[uri]; ok {
+		if _, ok := s.pending[uri]; ok || s.pending == nil && slices.Contains(s.updated, uri) {
 			continue
 		}
-		put(&s.pending, uri, struct{}{})
 		s.updated = append(s.updated, uri)
+		switch n := len(s.updated); {
+		case n > maxScanned:
+			s.pending[uri] = struct{}{}
+		case n == maxScanned:
+			for _, uri := range s.updated {
+				put(&s.pending, uri, struct{}{})
+			}
+		}
 	}
 }
 
@@ -172,7 +191,7 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 		changed &^= n.change
 	}
 	for i, uri := range updated {
-		member := append(jsonscan.AppendQuote([]byte(`"uri":`), uri), ',')
+		member := append(jsonscan.AppendQuote(append(make([]byte, 0, len(`"uri":"",`)+len(uri)), `"uri":`...), uri), ',')
 		if err := req.Notify(ctx, wire.NotificationResourcesUpdated, s.params(member)); err != nil {
 			s.record(0, updated[i:]...)
 			return err

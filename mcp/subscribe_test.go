@@ -368,6 +368,44 @@ func TestChangesForASlowClientAreMerged(t *testing.T) {
 	})
 }
 
+func TestEachOfManyUpdatesForASlowClientIsSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := changingServer(t, nil)
+		uris := make([]string, 20)
+		for i := range uris {
+			uris[i] = fmt.Sprintf("x://many/%d", i)
+			mcp.AddResource(s, &mcp.Resource{URI: uris[i], Name: uris[i]},
+				func(context.Context, string) (string, error) { return "", nil })
+		}
+		filter, err := json.Marshal(object{"resourceSubscriptions": uris})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, got := make(chan struct{}), []string{}
+		req := listenRequest(t, string(filter), func(n string) error {
+			<-read
+			_, after, _ := strings.Cut(n, `"uri":"`)
+			uri, _, _ := strings.Cut(after, `"`)
+			got = append(got, uri)
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.ServeMCP(ctx, req)
+		synctest.Wait()
+		for range 3 {
+			for _, uri := range uris {
+				s.ResourceUpdated(uri)
+			}
+		}
+		close(read)
+		synctest.Wait()
+		if want := append([]string{""}, uris...); !slices.Equal(got, want) {
+			t.Errorf("got %q, want the acknowledgement and each resource once", got)
+		}
+		cancel()
+	})
+}
+
 // Requirement: SUB-11
 func TestWriteErrorEndsASubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,6 +51,9 @@ const (
 	minBlock    = 512
 	maxBlock    = 64 << 10
 	maxBlockAge = maxEventAge / 4
+	// lruPrecision is the time in which blocks keep their order. Moving a block for each event costs as
+	// much as storing the event.
+	lruPrecision = time.Second
 	// blockOverhead is the approximate size of a block without its events, in bytes.
 	blockOverhead = 256
 )
@@ -95,6 +98,7 @@ type eventBlock struct {
 	owned       *list.Element // of the list of the owner
 	session     *sessionEvents
 	begin, last time.Duration // of the first and the last event
+	moved       time.Duration // when it became the most recently appended to
 	data        []byte
 }
 
@@ -118,8 +122,11 @@ func (m *memoryEvents) Append(_ context.Context, key StreamKey, n int64, data []
 	b := m.block(key, eventHeader+len(key.Stream)+len(data), now)
 	b.data = appendEvent(b.data, storedEvent{at: now, n: n, stream: []byte(key.Stream), data: data})
 	b.last = now
-	m.lru.MoveToBack(b.element)
-	b.session.owner.lru.MoveToBack(b.owned)
+	if now-b.moved > lruPrecision {
+		m.lru.MoveToBack(b.element)
+		b.session.owner.lru.MoveToBack(b.owned)
+		b.moved = now
+	}
 	for e := m.lru.Front(); e != nil; e = m.lru.Front() {
 		oldest := e.Value.(*eventBlock)
 		if now-oldest.last < maxEventAge {
@@ -182,7 +189,7 @@ func (m *memoryEvents) block(key StreamKey, size int, now time.Duration) *eventB
 		}
 		room = min(2*len(b.data), maxBlock)
 	}
-	b := &eventBlock{session: s, begin: now, data: make([]byte, 0, max(room, minBlock, size))}
+	b := &eventBlock{session: s, begin: now, moved: now, data: make([]byte, 0, max(room, minBlock, size))}
 	b.element, b.owned = m.lru.PushBack(b), s.owner.lru.PushBack(b)
 	s.blocks = append(s.blocks, b)
 	m.grow(s, blockOverhead+cap(b.data))

@@ -20,6 +20,10 @@ const (
 	maxWaiting = 16 << 20
 )
 
+// minCounted is the size up to which a queue is not counted as unread output. Nearly all messages leave
+// a queue at once.
+const minCounted = 4 << 10
+
 // maxReusedLen is the capacity up to which the slice of a queue is used again.
 const maxReusedLen = 8
 
@@ -34,6 +38,7 @@ type messageQueue struct {
 	size     int // bytes
 	drained  int // bytes of the messages that are being written
 	waiting  int // bytes of the messages that wait for space
+	counted  int // bytes that output contains
 	limit    int
 	space    chan struct{} // closed when messages were removed; nil if no sender waits
 	closed   bool
@@ -88,7 +93,7 @@ func (q *messageQueue) wait(n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting += n
-	q.unread.add(&q.output, int64(n))
+	q.count()
 	return q.waiting <= maxWaiting
 }
 
@@ -143,7 +148,7 @@ func (q *messageQueue) fits(data []byte) bool { return q.size == 0 || q.size+len
 func (q *messageQueue) add(data []byte) {
 	q.messages = append(q.messages, data)
 	q.size += len(data)
-	q.unread.add(&q.output, int64(len(data)))
+	q.count()
 	q.consumer.wake()
 }
 
@@ -166,8 +171,20 @@ func (q *messageQueue) drain(before [][]byte) (messages [][]byte, more bool) {
 func (q *messageQueue) written() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unread.add(&q.output, -int64(q.drained))
 	q.drained = 0
+	q.count()
+}
+
+// count updates the unread output. The caller holds q.mu.
+func (q *messageQueue) count() {
+	n := q.size + q.drained + q.waiting
+	if n <= minCounted {
+		n = 0
+	}
+	if n != q.counted {
+		q.unread.add(&q.output, int64(n-q.counted))
+		q.counted = n
+	}
 }
 
 // setLimit changes the limit. A queue that exceeds it is emptied and closed, as by sendNow.
