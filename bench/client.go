@@ -83,7 +83,7 @@ func (b *bench) openClients(ctx context.Context, w workload) (*runningPrograms, 
 		if w.memory && !client.sdk {
 			continue
 		}
-		argv := slices.Concat([]string{b.program("client", client.dir)}, args, client.args, command)
+		argv := slices.Concat([]string{b.programOf(client.name, "client", client.dir)}, args, client.args, command)
 		proc, err := start(ctx, client.name, b.pins.argv(argv...), true)
 		if err != nil {
 			c.stop()

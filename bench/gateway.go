@@ -145,7 +145,7 @@ func (g *gatewayCell) callOf(call load.Call, program string) load.Call {
 	return call
 }
 
-func isOurs(program string) bool { return program == ours || program == plain }
+func isOurs(program string) bool { return program == ours || program == plain || program == before }
 
 // openGateways starts the programs of a workload, and the server behind them.
 func (b *bench) openGateways(ctx context.Context, w workload) (*runningPrograms, error) {
@@ -164,10 +164,10 @@ func (b *bench) openGateways(ctx context.Context, w workload) (*runningPrograms,
 func (b *bench) openGateway(ctx context.Context, w workload, c *runningPrograms, name string) (*subject, error) {
 	if w.gateway.memory {
 		dir := ours
-		if name == ours {
+		if isOurs(name) {
 			dir = "host"
 		}
-		argv := b.pins.argv(b.program("client", dir), "-width", strconv.Itoa(w.width))
+		argv := b.pins.argv(b.programOf(name, "client", dir), "-width", strconv.Itoa(w.width))
 		proc, err := start(ctx, name, argv, true)
 		if err != nil {
 			return nil, err
@@ -192,10 +192,12 @@ func (b *bench) startGateway(
 ) (proc *process, err error) {
 	args := []string{"-kind", name, "-era", string(w.call.Era), "-tool", w.call.Tool}
 	switch {
-	case name == plain:
+	case !isOurs(name):
+	case name != plain && w.gateway.extra != "":
+		args = append(args, "-extra", string(w.gateway.extra), "-dir", b.programOf(name, "files", w.name))
+	}
+	if isOurs(name) {
 		args[1] = ours
-	case name == ours && w.gateway.extra != "":
-		args = append(args, "-extra", string(w.gateway.extra), "-dir", b.program("files", w.name))
 	}
 	if isOurs(name) || name == sdkRelay {
 		args[3] = string(w.gateway.era)
@@ -215,7 +217,7 @@ func (b *bench) startGateway(
 		}
 		args = append(args, "-url", c.server.url)
 	}
-	return start(ctx, name, b.pins.argv(append([]string{b.program("relay", "relay")}, args...)...), false)
+	return start(ctx, name, b.pins.argv(append([]string{b.programOf(name, "relay", "relay")}, args...)...), false)
 }
 
 // needs adds the programs of a workload to those that are built, by directory.

@@ -21,7 +21,7 @@ import (
 type settings struct {
 	quick                       bool
 	servers, clients, workloads string
-	write                       string
+	write, before               string
 	rounds                      int
 	slice                       time.Duration
 }
@@ -42,6 +42,8 @@ func main() {
 		"comma-separated clients, or all (default: all; none if -servers is given)")
 	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
 	flag.StringVar(&set.write, "write", "", "file to write the document to")
+	flag.StringVar(&set.before, "before", "",
+		"folder of another version of this module, whose programs of this project are measured beside these")
 	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload of calls")
 	flag.DurationVar(&set.slice, "slice", 0, "time for each program in a round of calls")
 	flag.Parse()
@@ -63,7 +65,11 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	}
 	defer os.RemoveAll(bin)
 	log.Print("building")
-	b := &bench{servers: servers, clients: clients, bin: bin, quick: set.quick, rounds: set.rounds, slice: set.slice}
+	b := &bench{servers: servers, clients: clients, bin: bin, quick: set.quick, rounds: set.rounds, slice: set.slice,
+		before: set.before}
+	if set.before != "" {
+		b.addBefore(workloads)
+	}
 	if !areGateways(workloads) {
 		if err := b.findNode(ctx, set.servers != "" && set.servers != everything); err != nil {
 			return err

@@ -19,9 +19,8 @@ import (
 // startTimeout bounds the start of a program, from exec to its announcement.
 const startTimeout = 20 * time.Second
 
-// compile builds programs into a directory, with a subdirectory for each kind.
-// It must run in the module's directory.
-func compile(ctx context.Context, into, kind string, dirs []string) error {
+// compile builds programs of the module in a folder into a directory, with a subdirectory for each kind.
+func compile(ctx context.Context, from, into, kind string, dirs []string) error {
 	if len(dirs) == 0 {
 		return nil
 	}
@@ -32,7 +31,7 @@ func compile(ctx context.Context, into, kind string, dirs []string) error {
 		args = append(args, "./"+kind+"/"+dir)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = from, os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("build the programs in %s: %w", kind, err)
 	}
@@ -57,20 +56,27 @@ func (b *bench) build(ctx context.Context, workloads []workload) error {
 		}
 		if !w.clients {
 			for _, s := range b.servers {
-				if w.suits(s) && s.script == "" {
+				if w.suits(s) && s.script == "" && s.name != before {
 					programs[w.programsDir()] = append(programs[w.programsDir()], s.dir)
 				}
 			}
 			continue
 		}
 		programs["server"] = append(programs["server"], baseline)
-		for _, c := range b.clients {
+		for _, c := range b.clients { // with the directory of before, which is that of ours
 			programs["client"] = append(programs["client"], c.dir)
 		}
 	}
 	var errs []error
 	for kind, dirs := range programs {
-		errs = append(errs, compile(ctx, b.bin, kind, dirs))
+		errs = append(errs, compile(ctx, ".", b.bin, kind, slices.Clone(dirs)))
+		if b.before == "" {
+			continue
+		}
+		dirs = slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool {
+			return !slices.Contains([]string{"", ours, "host"}, dir) // all kinds of programs of this project
+		})
+		errs = append(errs, compile(ctx, b.before, filepath.Join(b.bin, before), kind, dirs))
 	}
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ type bench struct {
 	node    string   // path of Node, if a server needs it
 	notes   []string // for the head of the report
 	pins    pinning
+	before  string // folder of the module whose programs are called before
 	quick   bool
 	rounds  int           // if not zero, of every workload of calls
 	slice   time.Duration // if not zero, of every program in a round
@@ -64,7 +65,7 @@ func (b *bench) start(ctx context.Context, s server, w workload) (*process, erro
 
 // command returns the command line of s for w.
 func (b *bench) command(s server, w workload) []string {
-	command := []string{b.program(w.programsDir(), s.dir)}
+	command := []string{b.programOf(s.name, w.programsDir(), s.dir)}
 	if s.script != "" {
 		command = []string{b.node, "--expose-gc", filepath.Join("server", filepath.FromSlash(s.script))}
 	}
@@ -73,6 +74,14 @@ func (b *bench) command(s server, w workload) []string {
 
 // program returns the path of a built program.
 func (b *bench) program(kind, dir string) string { return filepath.Join(b.bin, kind, dir) }
+
+// programOf returns the path of the program with a name in the report.
+func (b *bench) programOf(name, kind, dir string) string {
+	if name == before {
+		return filepath.Join(b.bin, before, kind, dir)
+	}
+	return b.program(kind, dir)
+}
 
 // report measures one workload and writes its table.
 func (b *bench) report(ctx context.Context, out io.Writer, w workload) error {
