@@ -5,6 +5,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 // A serverList contains the servers of the host.
@@ -12,10 +13,10 @@ type serverList struct {
 	Servers []serverEntry `json:"servers"`
 }
 
-// A serverEntry is the condition of a server. See [host.UpstreamStatus].
+// A serverEntry is the condition of a server. See [status.Server].
 type serverEntry struct {
 	Name         string          `json:"name"`
-	State        host.State      `json:"state"`
+	State        status.State    `json:"state"`
 	Since        time.Time       `json:"since,omitzero"`
 	Revision     string          `json:"revision,omitzero"`
 	Session      bool            `json:"session"`
@@ -29,22 +30,22 @@ type serverEntry struct {
 	Instances    []instanceEntry `json:"instances"`
 }
 
-// A limitsEntry contains the figures of the limits of requests. See [host.LimitStatus].
+// A limitsEntry contains the figures of the limits of requests. See [status.Limits].
 type limitsEntry struct {
 	Running      int               `json:"running"`
 	Queued       int               `json:"queued"`
 	Concurrency  int               `json:"concurrency"`
 	Queue        int               `json:"queue"`
 	Instances    int               `json:"instances"`
-	Breaker      host.BreakerState `json:"breaker,omitzero"`
+	Breaker      status.Breaker    `json:"breaker,omitzero"`
 	RetryAfterMs int64             `json:"retryAfterMs,omitzero"`
 	Refused      map[string]uint64 `json:"refused,omitzero"`
 }
 
-// An instanceEntry is the condition of a connection. See [host.InstanceStatus].
+// An instanceEntry is the condition of a connection. See [status.Instance].
 type instanceEntry struct {
 	ID         string       `json:"id,omitzero"`
-	State      host.State   `json:"state"`
+	State      status.State `json:"state"`
 	Since      time.Time    `json:"since,omitzero"`
 	Caller     *adminCaller `json:"caller,omitzero"`
 	PID        int          `json:"pid"`

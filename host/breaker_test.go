@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -26,7 +27,7 @@ func wantTimeouts(t *testing.T, c *mcp.Client, n int) {
 	}
 }
 
-func wantBreaker(t *testing.T, h *host.Host, state host.BreakerState, after time.Duration) {
+func wantBreaker(t *testing.T, h *host.Host, state status.Breaker, after time.Duration) {
 	t.Helper()
 	if st := upstream(t, h, "a").Status().Limits; st.Breaker != state || st.RetryAfter != after {
 		t.Errorf("the breaker is %s for %v, want %s for %v", st.Breaker, st.RetryAfter, state, after)
@@ -44,19 +45,19 @@ func TestBreakerOpens(t *testing.T) {
 		wantTimeouts(t, c, 2)
 		wantText(t, c, "a__name", "a") // a response
 		wantTimeouts(t, c, 3)
-		wantBreaker(t, h, host.BreakerOpen, 10*time.Second)
+		wantBreaker(t, h, status.BreakerOpen, 10*time.Second)
 		const want = `server "a": the last 3 requests had no response (breaker of 3 failures, open for 10s): ` +
 			"the server is tried again in 10s; the request did not run"
 		if wait := wantFailure(t, c, "a__name", hosterr.CodeUnavailable, want); wait != 10*time.Second {
 			t.Errorf("got %v, want 10s", wait)
 		}
 		time.Sleep(10 * time.Second)
-		wantBreaker(t, h, host.BreakerHalfOpen, 0)
+		wantBreaker(t, h, status.BreakerHalfOpen, 0)
 		wantTimeouts(t, c, 1)
 		wantFailure(t, c, "a__name", hosterr.CodeUnavailable, "the last 4 requests")
 		time.Sleep(10 * time.Second)
 		wantText(t, c, "a__name", "a")
-		wantBreaker(t, h, host.BreakerClosed, 0)
+		wantBreaker(t, h, status.BreakerClosed, 0)
 		wantTimeouts(t, c, 2)
 		wantText(t, c, "a__name", "a")
 		if n := upstream(t, h, "a").Status().Limits.Refused["breaker"]; n != 2 {
@@ -76,14 +77,14 @@ func TestOneRequestTriesTheServer(t *testing.T) {
 			slow()
 		}
 		time.Sleep(30*time.Second + time.Millisecond)
-		wantBreaker(t, h, host.BreakerOpen, 10*time.Second-time.Millisecond)
+		wantBreaker(t, h, status.BreakerOpen, 10*time.Second-time.Millisecond)
 		time.Sleep(10 * time.Second)
 		slow()
 		synctest.Wait()
 		wantFailure(t, c, "a__name", hosterr.CodeUnavailable, "breaker")
 		time.Sleep(10 * time.Second)
 		wantText(t, c, "a__name", "a")
-		wantBreaker(t, h, host.BreakerClosed, 0)
+		wantBreaker(t, h, status.BreakerClosed, 0)
 		time.Sleep(time.Minute)
 	})
 }
@@ -96,9 +97,9 @@ func TestTimeoutsOfOnePrincipal(t *testing.T) {
 		h := openFakes(t, fakesOf("a"), breakerSettings)
 		ann, bob := clientOfView(t, annOf(h)), clientOfView(t, bobOf(h))
 		wantTimeouts(t, ann, 10)
-		wantBreaker(t, h, host.BreakerClosed, 0)
+		wantBreaker(t, h, status.BreakerClosed, 0)
 		wantTimeouts(t, bob, 1)
-		wantBreaker(t, h, host.BreakerOpen, 10*time.Second)
+		wantBreaker(t, h, status.BreakerOpen, 10*time.Second)
 		wantFailure(t, ann, "a__name", hosterr.CodeUnavailable, "breaker")
 		if err := upstream(t, h, "a").Restart(t.Context()); err != nil { // also ends the effect of the breaker
 			t.Fatal(err)
@@ -120,7 +121,7 @@ func TestBreakerOfAProcess(t *testing.T) {
 			host.Diff{Updated: []string{"a"}})
 		wantText(t, ann, "a__name", "a")
 		wantTimeouts(t, ann, 10)
-		wantBreaker(t, r.Host, host.BreakerClosed, 0)
+		wantBreaker(t, r.Host, status.BreakerClosed, 0)
 	})
 }
 

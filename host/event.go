@@ -7,26 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/pin"
-)
-
-// A State is the condition of a server or of an instance.
-type State string
-
-// States of a server.
-const (
-	StateOff       State = "off"       // not started
-	StateStarting  State = "starting"  // connecting
-	StateReady     State = "ready"     // connected
-	StateDegraded  State = "degraded"  // connected, but the last request failed without a valid response
-	StateBackoff   State = "backoff"   // ended or not reached; the next start is delayed
-	StateCrashLoop State = "crashloop" // ended soon after each of several starts; see [Upstream.Restart]
-	StateStopped   State = "stopped"   // ended because it was not used, or by [Upstream.Stop]
-	StateDraining  State = "draining"  // replaced; ends with its last request
-	StateAuth      State = "auth_required"
-	// StateQuarantined means that the server sent definitions that are not approved. Its instances
-	// continue.
-	StateQuarantined State = "quarantined"
-	StateConfig      State = "config_error" // the entry of the configuration cannot be used
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 // An Event reports a change of an instance of a server.
@@ -34,21 +15,21 @@ type Event struct {
 	Time time.Time
 	// Server is the name of the server in the configuration.
 	Server string
-	// Instance is the id of the instance; see [InstanceStatus].
+	// Instance is the id of the instance; see [status.Instance].
 	Instance string
 	// State is the new state of the server. It is empty if the event reports a reload or a pending
 	// request.
-	State State
+	State status.State
 	// Pending is the id of a request that waits for approval; then there is no Instance and State.
 	Pending string
 	// Decided reports that Pending no longer waits. Answer is the answer, or empty for a request
 	// that was cancelled or expired.
 	Decided bool
 	Answer  approval.Answer
-	// Err is the reason of a failure; nil means no failure. With StateReady it reports a session
+	// Err is the reason of a failure; nil means no failure. With status.Ready it reports a session
 	// that the server lost, or a restart that failed.
 	Err error
-	// Pins are the definitions that are quarantined from now on, with StateQuarantined.
+	// Pins are the definitions that are quarantined from now on, with status.Quarantined.
 	Pins []*pin.Pin
 	// Reload contains the changes of a reload. It is nil for other events and for a reload that
 	// failed.

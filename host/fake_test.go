@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -208,10 +209,10 @@ func failureIn(t *testing.T, res *mcp.CallToolResult) (*failure, string) {
 }
 
 // follow collects the states of events until the host is closed.
-func follow(t *testing.T, h *host.Host) (states func() []host.State) {
+func follow(t *testing.T, h *host.Host) (states func() []status.State) {
 	t.Helper()
 	var mu sync.Mutex
-	var all []host.State
+	var all []status.State
 	events := h.Events(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -226,7 +227,7 @@ func follow(t *testing.T, h *host.Host) (states func() []host.State) {
 		_ = h.Close()
 		<-done
 	})
-	return func() []host.State {
+	return func() []status.State {
 		mu.Lock()
 		defer mu.Unlock()
 		got := all

@@ -76,7 +76,7 @@ func (h *Host) environment() *upstream.Environment {
 		Client: client, Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins,
 		Limits: h.limits, Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
 		Notify: func(c *upstream.Change) {
-			h.send(Event{Server: c.Server, Instance: c.Conn, State: State(c.State), Err: c.Err, Pins: c.Pins})
+			h.send(Event{Server: c.Server, Instance: c.Conn, State: c.State, Err: c.Err, Pins: c.Pins})
 		},
 		UsesRecent: func() bool { return h.authorize.Policy() != nil }, AddRecent: h.recent.Add,
 		Users: h.listUsers}

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -83,7 +84,7 @@ func TestDefinitionsOfNewProcessAreChecked(t *testing.T) {
 				}
 				pid, _ := strconv.Atoi(starts()[0])
 				_ = syscall.Kill(pid, syscall.SIGKILL)
-				waitUntil(t, "the process ends", func() bool { return !isRunning(starts()[0]) && h.Upstreams()[0].Status().State != host.StateReady })
+				waitUntil(t, "the process ends", func() bool { return !isRunning(starts()[0]) && h.Upstreams()[0].Status().State != status.Ready })
 			}
 			runs := len(starts())
 			r, err := c.CallTool(t.Context(), "shop__search", nil)

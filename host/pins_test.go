@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -169,7 +170,7 @@ func testRugPull(t *testing.T, up mcptest.Combination) {
 		t.Errorf("the tool of the other server: %+v, %v", r, err)
 	}
 	synctest.Wait()
-	if !slices.Contains(events(), host.StateQuarantined) {
+	if !slices.Contains(events(), status.Quarantined) {
 		t.Error("no event")
 	}
 	if st := h.Stats().ByServer; st["shop"].Quarantined < 3 || st["calc"].Quarantined != 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -279,7 +280,7 @@ func TestProcessesDoNotOverlap(t *testing.T) {
 	h := openFile(t, map[string]any{"s": entry}, `{"servers": {"s": {"idle": "50ms"}}}`, &host.Options{})
 	c := client(t, h, &policy.Caller{})
 	u := upstream(t, h, "s")
-	waitUntil(t, "the server is idle", func() bool { return u.Status().State == host.StateStopped })
+	waitUntil(t, "the server is idle", func() bool { return u.Status().State == status.Stopped })
 	f, pid := failureOfProcess(t, c, "s__pid")
 	all := starts()
 	if f != nil || len(all) < 3 || !slices.Contains(all[2:], pid) {
@@ -343,7 +344,7 @@ func TestExitDuringACall(t *testing.T) {
 			t.Errorf("got %q, want %q in it", text, want)
 		}
 	}
-	waitUntil(t, "the exit is noticed", func() bool { return u.Status().State == host.StateBackoff })
+	waitUntil(t, "the exit is noticed", func() bool { return u.Status().State == status.Backoff })
 	st := u.Status()
 	if strings.Contains(text, "exit requested") {
 		t.Errorf("got %q, with the output of the process", text)
@@ -436,7 +437,7 @@ func TestStderr(t *testing.T) {
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})
 	u := upstream(t, h, "s")
 	c := client(t, h, &policy.Caller{})
-	var all []host.StderrLine
+	var all []status.StderrLine
 	last, lines := -1, 1000
 	for ; lines < 1009; lines++ { // of more at once, those that no reader has read in time would be dropped
 		if res, err := callProcess(t, c, "s__write", map[string]any{"Lines": lines}); err != nil || res.IsError {
@@ -444,7 +445,7 @@ func TestStderr(t *testing.T) {
 		}
 		waitUntil(t, "the last line arrives", func() bool {
 			all = u.Stderr()
-			last = slices.IndexFunc(all, func(l host.StderrLine) bool {
+			last = slices.IndexFunc(all, func(l status.StderrLine) bool {
 				return strings.HasPrefix(l.Text, fmt.Sprintf("line %d ", lines-1))
 			})
 			return last >= 0
@@ -483,7 +484,7 @@ func TestOneFailedServerDoesNotFailListsOrInitialize(t *testing.T) {
 			t.Errorf("got %+v, %q", f, text)
 		}
 	}
-	for name, want := range map[string]host.State{"good": host.StateReady, "unset": host.StateConfig} {
+	for name, want := range map[string]status.State{"good": status.Ready, "unset": status.Config} {
 		if st := upstream(t, h, name).Status(); st.State != want {
 			t.Errorf("%s: got %+v, want %s", name, st, want)
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -100,7 +100,7 @@ func TestEventsReportServers(t *testing.T) {
 	}
 	ready, failed := false, false
 	for e := range events {
-		ready = ready || e.Server == "calc" && e.State == host.StateReady
+		ready = ready || e.Server == "calc" && e.State == status.Ready
 		failed = failed || e.Server == "dead" && e.Err != nil && strings.Contains(e.Err.Error(), "no such program")
 		if ready && failed {
 			break
@@ -108,7 +108,7 @@ func TestEventsReportServers(t *testing.T) {
 	}
 	for _, u := range h.Upstreams() {
 		s := u.Status()
-		if u.Name() == "calc" && (s.State != host.StateReady || s.Revision != mcptest.Modern) {
+		if u.Name() == "calc" && (s.State != status.Ready || s.Revision != mcptest.Modern) {
 			t.Errorf("calc: %+v, want ready with its revision", s)
 		}
 		if u.Name() == "dead" && s.Err == nil {

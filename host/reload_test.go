@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -393,7 +394,7 @@ func TestReloadKeepsWhatCannotBeReplaced(t *testing.T) {
 			if e.Err != nil {
 				failed++
 			}
-			if e.State == host.StateDraining {
+			if e.State == status.Draining {
 				break
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -114,7 +115,7 @@ func TestLostSessionIsNoSuccess(t *testing.T) {
 			t.Fatal("no event of the lost session")
 		}
 	}
-	if st := upstream(t, h, "r").Status(); st.State != host.StateReady || st.Starts != 1 || !st.Session {
+	if st := upstream(t, h, "r").Status(); st.State != status.Ready || st.Starts != 1 || !st.Session {
 		t.Errorf("got %+v", st)
 	}
 }
@@ -138,7 +139,7 @@ func TestOneFailedCheckDoesNotRemoveAServer(t *testing.T) {
 			if f == nil || f.Code != hosterr.CodeUnavailable || f.Server != "r" || !strings.Contains(text, "503") {
 				t.Errorf("got %+v, %q", f, text)
 			}
-			if st := u.Status(); st.State != host.StateDegraded || st.Err == nil {
+			if st := u.Status(); st.State != status.Degraded || st.Err == nil {
 				t.Errorf("got %+v, want degraded", st)
 			}
 			if tools, err := mcp.Collect(c.Tools(t.Context())); err != nil || len(tools) != 4 {
@@ -148,7 +149,7 @@ func TestOneFailedCheckDoesNotRemoveAServer(t *testing.T) {
 			if f, text := failureOf(t, c, "r__name"); f != nil || text != "r" {
 				t.Errorf("later: got %+v, %q", f, text)
 			}
-			if st := u.Status(); st.State != host.StateReady {
+			if st := u.Status(); st.State != status.Ready {
 				t.Errorf("later: got %+v, want ready", st)
 			}
 		})
@@ -166,7 +167,7 @@ func TestUnauthorizedServer(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Code != hosterr.CodeAuthRequired || failed.MayHaveRun {
 		t.Errorf("got %v, want auth_required", err)
 	}
-	if st := u.Status(); st.State != host.StateAuth {
+	if st := u.Status(); st.State != status.Auth {
 		t.Errorf("got %+v, want auth_required", st)
 	}
 	r.serve(simpleServer("r"))
@@ -178,7 +179,7 @@ func TestUnauthorizedServer(t *testing.T) {
 	if f, text := failureOf(t, c, "r__name"); f == nil || f.Code != hosterr.CodeAuthRequired {
 		t.Errorf("got %+v, %q, want auth_required", f, text)
 	}
-	if st := u.Status(); st.State != host.StateAuth {
+	if st := u.Status(); st.State != status.Auth {
 		t.Errorf("got %+v, want auth_required", st)
 	}
 }
@@ -198,7 +199,7 @@ func TestUnreachableServerIsNoCrashLoop(t *testing.T) {
 		host.EndBackoff(u)
 	}
 	r.serve(simpleServer("r"))
-	if err := h.Start(t.Context()); err != nil || u.Status().State != host.StateReady {
+	if err := h.Start(t.Context()); err != nil || u.Status().State != status.Ready {
 		t.Errorf("got %v, %+v", err, u.Status())
 	}
 }

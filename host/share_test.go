@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -235,7 +236,7 @@ func TestRestartDrains(t *testing.T) {
 					}
 				})
 				time.Sleep(time.Second)
-				if st := u.Status(); st.State != host.StateReady || len(st.Instances) != 2 {
+				if st := u.Status(); st.State != status.Ready || len(st.Instances) != 2 {
 					t.Errorf("during the restart: got %+v, want the old instance", st)
 				}
 				if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {
@@ -243,7 +244,7 @@ func TestRestartDrains(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				st := u.Status()
-				draining := func(in host.InstanceStatus) bool { return in.State == host.StateDraining }
+				draining := func(in status.Instance) bool { return in.State == status.Draining }
 				if len(st.Instances) != 2 || !slices.ContainsFunc(st.Instances, draining) {
 					t.Errorf("after the restart: got %+v, want a draining instance", st)
 				}
@@ -269,7 +270,7 @@ func TestFailedRestart(t *testing.T) {
 		if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {
 			t.Errorf("got %+v, %q", f, text)
 		}
-		if st := u.Status(); st.State != host.StateReady || !errors.Is(st.Err, errBroken) {
+		if st := u.Status(); st.State != status.Ready || !errors.Is(st.Err, errBroken) {
 			t.Errorf("got %+v, want ready and the reason", st)
 		}
 	})
@@ -283,7 +284,7 @@ func TestStop(t *testing.T) {
 		u := upstream(t, h, "calc")
 		c := client(t, h, &policy.Caller{})
 		u.Stop()
-		if st := u.Status(); st.State != host.StateStopped || len(st.Instances) != 0 {
+		if st := u.Status(); st.State != status.Stopped || len(st.Instances) != 0 {
 			t.Errorf("got %+v, want stopped", st)
 		}
 		f, text := failureOf(t, c, "calc__name")

@@ -9,12 +9,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 // Stats contains figures of a [Host]: at one moment, or since it was opened.
 type Stats struct {
-	Servers   map[State]int // the number of servers in each state; a state without servers is absent
-	Instances int           // connections and attempts to connect
+	Servers   map[status.State]int // the number of servers in each state; a state without servers is absent
+	Instances int                  // connections and attempts to connect
 	// Processes is the number of processes of commands, and MaxProcesses the most of them; see
 	// [config.CallerLimits.Processes].
 	Processes, MaxProcesses int
@@ -48,20 +49,20 @@ type DecisionKind struct {
 
 // ServerStats contains figures of a server, since it was configured or at one moment.
 type ServerStats struct {
-	State     State
+	State     status.State
 	Instances int // connections and attempts to connect
 	// Requests counts the requests in progress at the server, Suspended the requests that wait for
 	// an answer of their caller, Queued the requests that wait for their turn, and Held the
 	// requests that wait for the approval of the operator.
 	Requests, Suspended, Queued, Held int
-	Breaker                           BreakerState
+	Breaker                           status.Breaker
 	// Restarts counts connections and attempts to connect that follow a failure or replace a
 	// connection.
 	Restarts uint64
 	// Errors counts requests without a valid response of the server, by code. Requests that callers
 	// cancelled do not count.
 	Errors map[hosterr.Code]uint64
-	// Limited counts requests that a setting refused, by setting; see [LimitStatus].
+	// Limited counts requests that a setting refused, by setting; see [status.Limits].
 	Limited map[string]uint64
 	// Quarantined are definitions that were quarantined.
 	Quarantined uint64
@@ -69,7 +70,7 @@ type ServerStats struct {
 
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.
 func (h *Host) Stats() Stats {
-	st := Stats{Servers: map[State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
+	st := Stats{Servers: map[status.State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
 		Approvals: h.counts.approvals.All(), RecordsLost: h.observe.Lost.Load(),
 		MaxProcesses: h.callerLimits().Processes}
 	st.Processes = h.servers.Processes()
@@ -109,8 +110,8 @@ func backlog(r event.Recorder) (waiting int, lost uint64, ok bool) {
 // stats returns the figures of a server.
 func stats(u *upstream.Server) ServerStats {
 	s := u.Status()
-	return ServerStats{State: State(s.State), Instances: len(s.Conns), Requests: s.Requests, Suspended: s.Suspended,
-		Queued: s.Limits.Queued, Held: s.Held, Breaker: BreakerState(s.Limits.Breaker), Restarts: s.Restarts,
+	return ServerStats{State: s.State, Instances: len(s.Instances), Requests: s.Requests, Suspended: s.Suspended,
+		Queued: s.Limits.Queued, Held: s.Held, Breaker: s.Limits.Breaker, Restarts: s.Restarts,
 		Errors: s.Errors, Limited: s.Limits.Refused, Quarantined: s.Quarantined}
 }
 

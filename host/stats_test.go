@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -125,14 +126,14 @@ func TestStatsCountRestarts(t *testing.T) {
 			}
 			synctest.Wait()
 			if got := h.Stats().ByServer["calc"]; len(p.started()) != starts || got.Restarts != restarts ||
-				got.State != host.StateReady || got.Instances != 1 {
+				got.State != status.Ready || got.Instances != 1 {
 				t.Errorf("%s: %d starts, %+v, want %d starts and %d restarts", when, len(p.started()), got, starts, restarts)
 			}
 		}
 		want("first", 1, 0)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if st := h.Stats(); st.Servers[host.StateStopped] != 1 || st.ByServer["calc"].State != host.StateStopped {
+		if st := h.Stats(); st.Servers[status.Stopped] != 1 || st.ByServer["calc"].State != status.Stopped {
 			t.Errorf("after an hour: got %+v, want a stopped server", st)
 		}
 		want("after idle time", 2, 0)
@@ -172,7 +173,7 @@ func TestStatsCountErrorsAndLimits(t *testing.T) {
 		st := h.Stats().ByServer["calc"]
 		wantCounts(t, "errors", st.Errors, map[hosterr.Code]uint64{hosterr.CodeTimeout: 1, hosterr.CodeLimited: 1})
 		wantCounts(t, "limits", st.Limited, map[string]uint64{"limits.perCaller": 1})
-		if st.Breaker != host.BreakerClosed {
+		if st.Breaker != status.BreakerClosed {
 			t.Errorf("breaker %q, want closed", st.Breaker)
 		}
 	})

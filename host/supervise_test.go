@@ -11,13 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-func wantStates(t *testing.T, got []host.State, want ...host.State) {
+func wantStates(t *testing.T, got []status.State, want ...status.State) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("events: got %v, want %v", got, want)
@@ -31,7 +31,7 @@ func TestConcurrentCallersShareAStart(t *testing.T) {
 		p := &fakeProcess{handler: simpleServer("calc"), startup: 3 * time.Second}
 		h := openFakes(t, map[string]*fakeProcess{"calc": p}, "{}")
 		states := follow(t, h)
-		if got := upstream(t, h, "calc").Status().State; got != host.StateOff {
+		if got := upstream(t, h, "calc").Status().State; got != status.Off {
 			t.Errorf("state before the first request: got %s, want off", got)
 		}
 		first, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -65,9 +65,9 @@ func TestConcurrentCallersShareAStart(t *testing.T) {
 			t.Errorf("got %d starts, want 1", n)
 		}
 		synctest.Wait()
-		wantStates(t, states(), host.StateStarting, host.StateReady)
+		wantStates(t, states(), status.Starting, status.Ready)
 		st := upstream(t, h, "calc").Status()
-		if st.State != host.StateReady || st.Revision != "2026-07-28" || len(st.Instances) != 1 || st.Starts != 1 {
+		if st.State != status.Ready || st.Revision != "2026-07-28" || len(st.Instances) != 1 || st.Starts != 1 {
 			t.Errorf("got %+v, want a ready instance", st)
 		}
 	})
@@ -86,8 +86,8 @@ func TestRequestWaitsForARestart(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.exit()
 		synctest.Wait()
-		wantStates(t, states(), host.StateBackoff)
-		if st := upstream(t, h, "calc").Status(); st.State != host.StateBackoff || st.Err == nil {
+		wantStates(t, states(), status.Backoff)
+		if st := upstream(t, h, "calc").Status(); st.State != status.Backoff || st.Err == nil {
 			t.Errorf("got %+v, want backoff and the reason", st)
 		}
 		begun := time.Now()
@@ -98,7 +98,7 @@ func TestRequestWaitsForARestart(t *testing.T) {
 			t.Errorf("the call took %v, want at most 1s", took)
 		}
 		synctest.Wait()
-		wantStates(t, states(), host.StateStarting, host.StateReady)
+		wantStates(t, states(), status.Starting, status.Ready)
 	})
 }
 
@@ -134,7 +134,7 @@ func TestCrashLoop(t *testing.T) {
 		if !slices.Equal(codes, []hosterr.Code{hosterr.CodeUnavailable}) {
 			t.Errorf("codes: got %v, want unavailable", codes)
 		}
-		if st := u.Status(); st.State != host.StateCrashLoop || st.RetryAfter < 4*time.Minute || st.Starts != 5 {
+		if st := u.Status(); st.State != status.CrashLoop || st.RetryAfter < 4*time.Minute || st.Starts != 5 {
 			t.Fatalf("got %+v, want a crash loop", st)
 		}
 		begun := time.Now()
@@ -156,7 +156,7 @@ func TestCrashLoop(t *testing.T) {
 			t.Errorf("after the trial: got %v after %d starts", err, len(p.started()))
 		}
 		p.setFail(nil)
-		if err := u.Restart(t.Context()); err != nil || u.Status().State != host.StateReady {
+		if err := u.Restart(t.Context()); err != nil || u.Status().State != status.Ready {
 			t.Errorf("restart: got %v, %+v", err, u.Status())
 		}
 	})
@@ -169,8 +169,8 @@ const backoffSlack = 10 * time.Millisecond
 func TestLongRunsAreNoCrashLoop(t *testing.T) {
 	for _, test := range []struct {
 		run  time.Duration
-		want host.State
-	}{{29 * time.Second, host.StateCrashLoop}, {31 * time.Second, host.StateBackoff}} {
+		want status.State
+	}{{29 * time.Second, status.CrashLoop}, {31 * time.Second, status.Backoff}} {
 		t.Run(test.run.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &fakeProcess{handler: simpleServer("calc")}
@@ -223,7 +223,7 @@ func TestIdleInstanceStops(t *testing.T) {
 		}
 		wantStates(t, states())
 		time.Sleep(10*time.Minute + time.Second)
-		wantStates(t, states(), host.StateStopped)
+		wantStates(t, states(), status.Stopped)
 		if tools, err := mcp.Collect(c.Tools(t.Context())); err != nil || len(tools) != 4 {
 			t.Errorf("tools of the stopped server: got %d, %v", len(tools), err)
 		}
@@ -260,13 +260,13 @@ func TestBusyInstanceDoesNotStop(t *testing.T) {
 					}
 				})
 				time.Sleep(time.Hour)
-				if got := states(); slices.Contains(got, host.StateStopped) {
+				if got := states(); slices.Contains(got, status.Stopped) {
 					t.Errorf("events: got %v", got)
 				}
 				cancel()
 				wait.Wait()
 				time.Sleep(12 * time.Minute)
-				wantStates(t, states(), host.StateStopped)
+				wantStates(t, states(), status.Stopped)
 			})
 		})
 	}
@@ -310,7 +310,7 @@ func TestSubscriptionRestartsTheServer(t *testing.T) {
 		updates.Store(0)
 		p.exit()
 		time.Sleep(2 * time.Second)
-		if st := u.Status(); st.State != host.StateReady || st.Starts != 2 || updates.Load() != 1 {
+		if st := u.Status(); st.State != status.Ready || st.Starts != 2 || updates.Load() != 1 {
 			t.Errorf("got %+v and %d updates, want a second start and one update", st, updates.Load())
 		}
 		wantUpdate("after an exit")
@@ -345,7 +345,7 @@ func TestHangingProcessIsReplaced(t *testing.T) {
 					}
 				}
 				time.Sleep(5 * time.Minute)
-				if st := u.Status(); st.State != host.StateBackoff || len(st.Instances) != 0 {
+				if st := u.Status(); st.State != status.Backoff || len(st.Instances) != 0 {
 					t.Errorf("got %+v, want that the process was ended", st)
 				}
 				p.frozen.Store(false)
@@ -369,7 +369,7 @@ func TestSlowRequestDoesNotEndTheServer(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Minute)
-		if st := upstream(t, h, "calc").Status(); st.State != host.StateDegraded || st.Starts != 1 {
+		if st := upstream(t, h, "calc").Status(); st.State != status.Degraded || st.Starts != 1 {
 			t.Errorf("got %+v, want the first instance", st)
 		}
 		if f, text := failureOf(t, c, "calc__name"); f != nil || text != "calc" {

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -35,7 +36,7 @@ func TestTrapHealthyWithoutTools(t *testing.T) {
 					Dial:   func(ctx context.Context, _ *config.Server) (mcp.Transport, error) { return p.dial(ctx) }})
 				t.Cleanup(func() { _ = h.Close(); p.work.Wait() })
 				u, c := upstream(t, h, "r"), client(t, h, &policy.Caller{})
-				state := func(want host.State, tools int) {
+				state := func(want status.State, tools int) {
 					t.Helper()
 					for range 2 { // also after another request
 						time.Sleep(90 * time.Second) // fake: lists are old then
@@ -48,7 +49,7 @@ func TestTrapHealthyWithoutTools(t *testing.T) {
 						}
 					}
 				}
-				state(host.StateReady, 2)
+				state(status.Ready, 2)
 				restart := func(s mcp.Handler) {
 					p.handler = s
 					if err := u.Restart(t.Context()); err != nil {
@@ -56,12 +57,12 @@ func TestTrapHealthyWithoutTools(t *testing.T) {
 					}
 				}
 				restart(empty)
-				state(host.StateDegraded, 0)
+				state(status.Degraded, 0)
 				if err := u.Status().Err; err == nil || !strings.Contains(err.Error(), "lists no tools, and had 2 before") {
 					t.Errorf("got %v, want the reason", err)
 				}
 				restart(full)
-				state(host.StateReady, 2)
+				state(status.Ready, 2)
 			})
 		})
 	}

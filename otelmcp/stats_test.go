@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
@@ -18,11 +19,11 @@ type fakeHost struct{}
 func (fakeHost) Stats() host.Stats {
 	return host.Stats{
 		ByServer: map[string]host.ServerStats{
-			"calc": {State: host.StateReady, Instances: 3, Requests: 4, Suspended: 5, Queued: 6, Held: 7,
-				Breaker: host.BreakerClosed, Restarts: 8, Quarantined: 9,
+			"calc": {State: status.Ready, Instances: 3, Requests: 4, Suspended: 5, Queued: 6, Held: 7,
+				Breaker: status.BreakerClosed, Restarts: 8, Quarantined: 9,
 				Errors:  map[hosterr.Code]uint64{hosterr.CodeTimeout: 10, hosterr.CodeDenied: 11},
 				Limited: map[string]uint64{"limits.perCaller": 12}},
-			"shop": {State: host.StateBackoff, Breaker: host.BreakerOpen},
+			"shop": {State: status.Backoff, Breaker: status.BreakerOpen},
 		},
 		Decisions: map[host.DecisionKind]uint64{{About: policy.ActionCall, Effect: "deny"}: 13,
 			{About: policy.ActionResult, Effect: "redact"}: 14},

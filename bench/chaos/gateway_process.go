@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
@@ -89,7 +90,7 @@ type gatewayProcess struct {
 // any server fails.
 func (g *gatewayProcess) restartCrashed(ctx context.Context) {
 	for e := range g.host.Events(ctx) {
-		if e.State != host.StateCrashLoop {
+		if e.State != status.CrashLoop {
 			continue
 		}
 		for _, u := range g.host.Upstreams() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -29,29 +30,6 @@ var (
 
 // A Forwarder forwards requests to the server of a connection.
 type Forwarder = driver.Forwarder[*mcp.Request, mcp.Result]
-
-// A State is the condition of a connection, or of a server.
-type State string
-
-// States of a connection before its end. The values are part of the API of package host.
-const (
-	StateStarting State = "starting"      // connecting
-	StateReady    State = "ready"         // connected
-	StateDegraded State = "degraded"      // connected, but the last request got no valid response
-	StateAuth     State = "auth_required" // connected, but the last request lacked a login
-	StateDraining State = "draining"      // replaced; ends with its last request
-)
-
-// States of a server without a connection.
-const (
-	StateOff       State = "off"          // not started
-	StateBackoff   State = "backoff"      // ended or not reached; the next start is delayed
-	StateCrashLoop State = "crashloop"    // ended soon after each of several starts
-	StateStopped   State = "stopped"      // ended because it was not used, or by the operator
-	StateConfig    State = "config_error" // the configuration cannot be used
-	// StateQuarantined reports definitions that are not approved. The server is as before.
-	StateQuarantined State = "quarantined"
-)
 
 // An EventKind identifies a change of a connection.
 type EventKind uint8
@@ -124,7 +102,7 @@ type Conn struct {
 	limiter *proclimit.Limiter // of the process; may be nil. Only Run uses it.
 
 	mu             sync.Mutex // guards the fields below
-	state          State
+	state          status.State
 	since          time.Time // of state
 	users          int       // requests in progress
 	resumed        int       // requests in progress that continue after a question to their caller
@@ -160,7 +138,7 @@ type attempt struct {
 // New returns a connection that ends with ctx. The owner must call [Conn.Run] in a goroutine.
 func New(ctx context.Context, o *Options) *Conn {
 	now := time.Now()
-	c := &Conn{options: o, since: now, used: now, state: StateStarting, attempt: attempt{id: rand.Text(), began: now,
+	c := &Conn{options: o, since: now, used: now, state: status.Starting, attempt: attempt{id: rand.Text(), began: now,
 		done: make(chan struct{}), ended: make(chan struct{})}}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	return c
@@ -216,26 +194,19 @@ func (c *Conn) Finish(err error) {
 	close(c.done)
 }
 
-// A Status is the condition of a connection at some time.
+// A Status is the condition of a connection at some time, without the caller.
 type Status struct {
-	State    State
-	Since    time.Time
+	status.Instance
+	Session  bool // the revision has sessions
 	Stopping bool
-	PID      int // of the process; 0 if unknown
-	Requests int // in progress
-	// Suspended is the number of requests that wait for an answer of their caller.
-	Suspended  int
-	Revision   string   // of the protocol; empty while the connection begins
-	Session    bool     // the revision has sessions
-	Unenforced []string // limits of the process that the system cannot enforce
 }
 
 // Status returns the condition of the connection.
 func (c *Conn) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Status{State: c.state, Since: c.since, Stopping: c.stopping, PID: c.pid, Requests: c.users,
-		Unenforced: c.unenforced}
+	s := Status{Stopping: c.stopping, Instance: status.Instance{ID: c.attempt.id, State: c.state, Since: c.since,
+		PID: c.pid, Requests: c.users, Unenforced: c.unenforced}}
 	if c.isConnectedLocked() {
 		s.Revision, s.Session = c.client.Revision(), c.session
 		s.Suspended = c.forward.Usage().Suspended
@@ -244,7 +215,7 @@ func (c *Conn) Status() Status {
 }
 
 // State returns the state of the connection.
-func (c *Conn) State() State {
+func (c *Conn) State() status.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state
@@ -257,7 +228,7 @@ func (c *Conn) IsConnected() bool {
 	return c.isConnectedLocked()
 }
 
-func (c *Conn) isConnectedLocked() bool { return c.state != StateStarting && !c.stopping }
+func (c *Conn) isConnectedLocked() bool { return c.state != status.Starting && !c.stopping }
 
 // IsStopping reports whether the connection was stopped.
 func (c *Conn) IsStopping() bool {
@@ -267,7 +238,7 @@ func (c *Conn) IsStopping() bool {
 }
 
 // SetState changes the state of a connection, and reports whether the state differed before.
-func (c *Conn) SetState(state State) (changed bool) {
+func (c *Conn) SetState(state status.State) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.setLocked(state)
@@ -275,13 +246,13 @@ func (c *Conn) SetState(state State) (changed bool) {
 
 // SetHealth changes the state of a connection that is in use, and reports whether the state
 // differed before.
-func (c *Conn) SetHealth(state State) (changed bool) {
+func (c *Conn) SetHealth(state status.State) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.isConnectedLocked() && c.state != StateDraining && c.setLocked(state)
+	return c.isConnectedLocked() && c.state != status.Draining && c.setLocked(state)
 }
 
-func (c *Conn) setLocked(state State) (changed bool) {
+func (c *Conn) setLocked(state status.State) (changed bool) {
 	if c.state == state {
 		return false
 	}
@@ -295,12 +266,12 @@ func (c *Conn) Drain() (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = time.Now().Add(drainTimeout)
-	return c.setLocked(StateDraining)
+	return c.setLocked(status.Draining)
 }
 
 // Stop ends a connection or an attempt to connect. It returns the state before, and whether the
 // connection was not stopped already.
-func (c *Conn) Stop() (before State, stopped bool) {
+func (c *Conn) Stop() (before status.State, stopped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state, c.stopLocked()

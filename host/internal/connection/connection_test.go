@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
@@ -43,7 +44,7 @@ func open(t *testing.T, o *connection.Options, dial func(context.Context) (mcp.T
 		switch e.Kind {
 		case connection.Connected:
 			if e.Err == nil {
-				own.SetState(connection.StateReady)
+				own.SetState(status.Ready)
 			} else {
 				own.Stop()
 			}
@@ -225,14 +226,14 @@ func TestConnectionsBeginInTurn(t *testing.T) {
 func TestHealthOfConnection(t *testing.T) {
 	c := open(t, &connection.Options{}, inMemory)
 	c.wait(t)
-	if c.SetHealth(connection.StateReady) || !c.SetHealth(connection.StateDegraded) {
+	if c.SetHealth(status.Ready) || !c.SetHealth(status.Degraded) {
 		t.Error("SetHealth does not report changes of the state")
 	}
-	if s := c.Status(); s.State != connection.StateDegraded || s.Revision == "" || s.Stopping {
+	if s := c.Status(); s.State != status.Degraded || s.Revision == "" || s.Stopping {
 		t.Errorf("got %+v", s)
 	}
 	c.Drain()
-	if c.SetHealth(connection.StateReady) || c.State() != connection.StateDraining {
+	if c.SetHealth(status.Ready) || c.State() != status.Draining {
 		t.Error("a request makes a replaced connection ready")
 	}
 }

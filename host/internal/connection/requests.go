@@ -3,6 +3,7 @@ package connection
 import (
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -75,11 +76,11 @@ func (c *Conn) endRequest(resumed int) (event EventKind) {
 }
 
 // endsLocked reports whether the connection ends with its requests.
-func (c *Conn) endsLocked() bool { return c.state == StateDraining || c.options.Single }
+func (c *Conn) endsLocked() bool { return c.state == status.Draining || c.options.Single }
 
 // isBusyLocked reports whether requests, including suspended requests, or tasks need the connection.
 func (c *Conn) isBusyLocked(now time.Time) bool {
-	if c.state == StateStarting || c.users > 0 || c.tasks.running(now) {
+	if c.state == status.Starting || c.users > 0 || c.tasks.running(now) {
 		return true
 	}
 	if c.options.Single && now.Before(c.answerDeadline) {

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
@@ -22,26 +23,16 @@ const (
 	maxStderrLine = 16 << 10
 )
 
-// A Line is a line that a process of a server wrote to its standard error.
-type Line struct {
-	Number uint64 // among all lines of the server, from 1
-	Time   time.Time
-	ConnID string // identifies the connection of the process
-	// Text is the line, with control and other invisible characters in the form of Go strings, such
-	// as \x1b. Longer lines are cut.
-	Text string
-}
-
 // A Stderr contains the last lines that the processes of a server wrote to their standard error.
 // The zero value is empty. It is safe for concurrent use.
 type Stderr struct {
 	mu    sync.Mutex // guards the fields below
-	lines []Line
+	lines []status.StderrLine
 	size  int
 	last  uint64 // number of the last line
 }
 
-func (r *Stderr) add(l Line) {
+func (r *Stderr) add(l status.StderrLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
@@ -50,13 +41,13 @@ func (r *Stderr) add(l Line) {
 	r.size += len(l.Text) + stderrLineCost
 	for r.size > maxStderr {
 		r.size -= len(r.lines[0].Text) + stderrLineCost
-		r.lines[0] = Line{}
+		r.lines[0] = status.StderrLine{}
 		r.lines = r.lines[1:]
 	}
 }
 
 // Lines returns the lines, the oldest first.
-func (r *Stderr) Lines() []Line {
+func (r *Stderr) Lines() []status.StderrLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.lines)
@@ -73,7 +64,7 @@ func (w *stderrWriter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		line = bytes.TrimRight(line, "\r\n")
 		text := escape(line[:min(len(line), maxStderrLine)])
-		w.all.add(Line{Time: time.Now(), ConnID: w.connID, Text: text})
+		w.all.add(status.StderrLine{Time: time.Now(), Instance: w.connID, Text: text})
 	}
 	return len(p), nil
 }

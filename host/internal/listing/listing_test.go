@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
@@ -71,7 +72,7 @@ func open(
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(h), nil },
 		Notify: func(e connection.Event) {
 			if e.Kind == connection.Connected {
-				s.conn.SetState(connection.StateReady)
+				s.conn.SetState(status.Ready)
 				if e.Err == nil {
 					l.Connected(s.conn, reviewer)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
@@ -60,7 +61,7 @@ func (s *Conn) notify(e connection.Event) {
 	case connection.Unused:
 		s.in.pool.up.env.Wake()
 	case connection.Stopped:
-		s.in.pool.up.event(s, connection.StateStopped, nil)
+		s.in.pool.up.event(s, status.Stopped, nil)
 	case connection.Ended:
 		s.ended()
 	}
@@ -125,8 +126,8 @@ func (s *Conn) lost(err error) {
 			e.Err = err // requests that were in progress know the reason
 			i.err = &e
 		}
-	case before == connection.StateDraining:
-		u.event(s, connection.StateStopped, nil)
+	case before == status.Draining:
+		u.event(s, status.Stopped, nil)
 	default:
 		s.in.failed(s, u.Failure(u.env.Context, err))
 	}
@@ -152,7 +153,7 @@ func (s *Conn) ended() {
 // drainLocked ends a connection that was replaced after its last request.
 func (s *Conn) drainLocked() {
 	if s.Drain() {
-		s.in.pool.up.event(s, connection.StateDraining, nil)
+		s.in.pool.up.event(s, status.Draining, nil)
 	}
 	s.in.pool.up.env.Wake()
 }
@@ -166,10 +167,10 @@ func (s *Conn) stopLocked() {
 	if i := s.in; i.next == s {
 		i.next = nil
 	}
-	if before == connection.StateDraining || s.in.calls || s.replaced {
-		s.in.pool.up.event(s, connection.StateStopped, nil)
+	if before == status.Draining || s.in.calls || s.replaced {
+		s.in.pool.up.event(s, status.Stopped, nil)
 	} else {
-		s.in.disconnected(s, connection.StateStopped, nil)
+		s.in.disconnected(s, status.Stopped, nil)
 	}
 }
 
@@ -184,7 +185,7 @@ func (s *Conn) ReleaseCall(id string) {
 
 // startFailedLocked delays the starts of all callers after a start that did not become ready.
 func (u *Server) startFailedLocked(s *Conn, e *hosterr.Error, now time.Time) {
-	if !u.isCommand() || s.State() != connection.StateStarting ||
+	if !u.isCommand() || s.State() != status.Starting ||
 		e.Code == hosterr.CodeConfigError || e.Code == hosterr.CodeAuthRequired {
 		return
 	}

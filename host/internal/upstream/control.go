@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 // Connect connects the local user to the server and ends the effect of Stop.
@@ -50,7 +51,7 @@ func (u *Server) restart() (started []*Conn, err error) {
 	var again []*instance
 	for _, p := range u.pools {
 		for _, i := range p.instances {
-			if !i.calls && (i.current != nil || i.state != connection.StateOff && i.state != connection.StateStopped) {
+			if !i.calls && (i.current != nil || i.state != status.Off && i.state != status.Stopped) {
 				again = append(again, i)
 			}
 			i.backoff = connection.Backoff{}
@@ -118,7 +119,7 @@ func (u *Server) EndDelays() {
 	u.delay.Until = time.Time{}
 	for _, p := range u.pools {
 		for _, i := range p.instances {
-			if i.state != connection.StateCrashLoop {
+			if i.state != status.CrashLoop {
 				i.backoff.Until = time.Time{}
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
@@ -16,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -68,7 +68,7 @@ type User interface {
 type Change struct {
 	Server string
 	Conn   string // the ID of the connection; empty for a change of the server
-	State  connection.State
+	State  status.State
 	Err    error
 	Pins   []*pin.Pin // the definitions that are quarantined from now on
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -38,7 +39,7 @@ func (p *Pool) instanceLocked(class string, calls bool) *instance {
 	i := p.instances[key]
 	if i == nil {
 		i = &instance{pool: p, class: class, calls: calls, breaker: p.up.limits.NewBreaker(),
-			state: connection.StateOff, since: time.Now()}
+			state: status.Off, since: time.Now()}
 		p.instances[key] = i
 	}
 	return i
@@ -144,7 +145,7 @@ func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err er
 	if s == nil {
 		now := time.Now()
 		if wait = i.startsAt().Sub(now); wait > 0 {
-			if i.state == connection.StateCrashLoop || now.Add(wait).After(deadline) {
+			if i.state == status.CrashLoop || now.Add(wait).After(deadline) {
 				return nil, 0, i.unavailable(wait)
 			}
 			if i.changed == nil {
@@ -171,7 +172,7 @@ func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
 	}
 	e := *last
 	e.RetryAfter = wait
-	if i.state == connection.StateCrashLoop {
+	if i.state == status.CrashLoop {
 		e.Code, e.Err = hosterr.CodeCrashLoop, CrashError{e.Err}
 	}
 	return &e
@@ -210,12 +211,12 @@ func (i *instance) begin() (*Conn, error) {
 	s := i.newConn()
 	i.last = nil
 	i.starts++
-	if i.starts > 1 && (i.current != nil || i.state != connection.StateOff && i.state != connection.StateStopped) {
+	if i.starts > 1 && (i.current != nil || i.state != status.Off && i.state != status.Stopped) {
 		u.counts.restarts.Add(1)
 	}
 	i.wake()
 	u.connections[s] = struct{}{}
-	u.event(s, connection.StateStarting, nil)
+	u.event(s, status.Starting, nil)
 	u.env.Go(s.Run)
 	return s, nil
 }
@@ -247,22 +248,22 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 		}
 	}
 	ran := now.Sub(s.Began())
-	if s.State() == connection.StateStarting {
+	if s.State() == status.Starting {
 		ran = -1
 	}
-	state := connection.StateBackoff
+	state := status.Backoff
 	switch {
 	case e.Code == hosterr.CodeConfigError:
-		state = connection.StateConfig
+		state = status.Config
 		i.backoff.Failed(now)
 	case e.Code == hosterr.CodeAuthRequired:
-		state = connection.StateAuth
+		state = status.Auth
 		i.backoff.Failed(now)
 	case !u.isCommand():
 		i.backoff.Failed(now)
 	default:
 		if i.backoff.Exited(now, ran) {
-			state = connection.StateCrashLoop
+			state = status.CrashLoop
 		}
 	}
 	e.RetryAfter = i.startsAt().Sub(now)
@@ -270,7 +271,7 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 }
 
 // disconnected records that an instance is without a connection.
-func (i *instance) disconnected(s *Conn, state connection.State, e *hosterr.Error) {
+func (i *instance) disconnected(s *Conn, state status.State, e *hosterr.Error) {
 	if i.current == s {
 		i.current = nil
 	}
@@ -293,8 +294,8 @@ func (i *instance) ready(s *Conn) {
 	}
 	i.pool.up.endDelayLocked()
 	i.pool.up.modern = !s.HasSession()
-	if s.SetState(connection.StateReady) {
-		i.pool.up.event(s, connection.StateReady, nil)
+	if s.SetState(status.Ready) {
+		i.pool.up.event(s, status.Ready, nil)
 	}
 }
 
@@ -347,7 +348,7 @@ func (p *Pool) failedLogin() bool {
 	p.up.mu.Lock()
 	defer p.up.mu.Unlock()
 	for _, i := range p.instances {
-		if i.state == connection.StateAuth {
+		if i.state == status.Auth {
 			return true
 		}
 	}
@@ -358,7 +359,7 @@ func (p *Pool) failedLogin() bool {
 func (p *Pool) retryLogin() {
 	p.up.mu.Lock()
 	for _, i := range p.instances {
-		if i.state == connection.StateAuth {
+		if i.state == status.Auth {
 			i.backoff = connection.Backoff{}
 			i.wake()
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -31,7 +32,7 @@ func newPins(u *Server, e *entry, identity string) *pins.Server {
 	return pins.New(pins.Options{Server: u.name, Identity: identity, State: s.State,
 		Logger: s.Logger, Quarantined: func(err error, found []*pin.Pin) {
 			u.counts.quarantined.Add(uint64(len(found)))
-			s.Notify(&Change{Server: u.name, State: connection.StateQuarantined, Err: err, Pins: found})
+			s.Notify(&Change{Server: u.name, State: status.Quarantined, Err: err, Pins: found})
 		}, First: !review, Resources: e.Settings.TrustResources,
 		All: e.Settings.Trust == config.TrustInsecureAll})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -159,14 +160,14 @@ func (s *Conn) observe(failed *hosterr.Error) {
 	} else {
 		s.in.breaker.Succeeded()
 	}
-	state := connection.StateDegraded
+	state := status.Degraded
 	switch {
 	case failed == nil && s.in.pool.lists.LackTools(): // the server responds, and is of no use
 		return
 	case failed == nil:
-		state = connection.StateReady
+		state = status.Ready
 	case failed.Code == hosterr.CodeAuthRequired:
-		state = connection.StateAuth
+		state = status.Auth
 	}
 	if s.SetHealth(state) {
 		u.event(s, state, failed)

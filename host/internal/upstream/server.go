@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -84,11 +85,11 @@ type instance struct {
 	next    *Conn // replaces current when it is connected; may be nil
 	backoff connection.Backoff
 	breaker limits.Breaker
-	state   connection.State // if current is nil
-	since   time.Time        // of state
-	err     *hosterr.Error   // the last failure
-	starts  int              // all
-	changed chan struct{}    // closed with the next start, for requests that wait for it; may be nil
+	state   status.State   // if current is nil
+	since   time.Time      // of state
+	err     *hosterr.Error // the last failure
+	starts  int            // all
+	changed chan struct{}  // closed with the next start, for requests that wait for it; may be nil
 
 	swapped    time.Time // the last attempt to replace current after a change of the configuration
 	swapFailed bool
@@ -128,7 +129,7 @@ func (c *counts) Hold() (release func()) {
 func (u *Server) entry() *entry { return u.current.Load() }
 
 // Stderr returns the last lines that processes of the server wrote to their standard error.
-func (u *Server) Stderr() []connection.Line {
+func (u *Server) Stderr() []status.StderrLine {
 	lines := u.stderr.Lines()
 	for n := range lines {
 		lines[n].Text = u.Mask(lines[n].Text)
@@ -165,12 +166,12 @@ func (u *Server) usesWorkspace() bool {
 }
 
 // event reports a change of an instance.
-func (u *Server) event(s *Conn, state connection.State, err *hosterr.Error) {
+func (u *Server) event(s *Conn, state status.State, err *hosterr.Error) {
 	c := &Change{Server: u.name, Conn: s.ID(), State: state}
 	if err != nil {
 		c.Err = err
 	}
-	if state == connection.StateAuth {
+	if state == status.Auth {
 		u.env.Record(event.Login, s.in.pool.caller, u.name, map[string]string{"outcome": "required"})
 	}
 	u.env.Notify(c)

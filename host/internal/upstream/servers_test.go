@@ -13,12 +13,12 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
@@ -67,7 +67,7 @@ func read(t *testing.T, s *upstream.Servers, text string) *upstream.Set {
 
 // connections returns the IDs of the connections of a server.
 func connections(u *upstream.Server) (ids []string) {
-	for _, c := range u.Status().Conns {
+	for _, c := range u.Status().Instances {
 		ids = append(ids, c.ID)
 	}
 	return ids
@@ -128,11 +128,11 @@ func TestCallersShareAPoolOnlyIfTheSettingsSaySo(t *testing.T) {
 func TestStopEndsConnections(t *testing.T) {
 	u := open(t, `{"mcpServers": {"a": {"command": "a"}}}`).Current().Named("a")
 	for range 2 {
-		if err := u.Connect(t.Context()); err != nil || u.Status().State != connection.StateReady {
+		if err := u.Connect(t.Context()); err != nil || u.Status().State != status.Ready {
 			t.Fatalf("got %v and the state %s, want ready", err, u.Status().State)
 		}
 		u.Stop()
-		if st := u.Status(); st.State != connection.StateStopped || len(connections(u)) != 0 {
+		if st := u.Status(); st.State != status.Stopped || len(connections(u)) != 0 {
 			t.Errorf("got the state %s and the connections %q, want stopped", st.State, connections(u))
 		}
 		if _, err := u.Pool(&policy.Caller{}).Acquire(t.Context(), upstream.AnyClass); !errors.Is(err, upstream.ErrStoppedByUser) {

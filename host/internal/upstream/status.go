@@ -9,62 +9,35 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
-	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Status is the condition of a server at one time. Package host documents the fields.
+// A Status is the condition of a server at one time, with counts from the time when the server was
+// configured.
 type Status struct {
-	State               connection.State // of the connection that is best able to serve
-	Since               time.Time
-	Revision            string
-	Session             bool
-	Requests, Suspended int
-	Starts              int
-	Err                 error
-	Exit                *mcp.ExitError
-	RetryAfter          time.Duration
-	Limits              LimitStatus
-	Conns               []ConnStatus // the oldest first
-	// Restarts, Errors and Quarantined count from the time when the server was configured. Held is the
-	// number of requests that wait for the operator.
+	status.Server
 	Restarts, Quarantined uint64
-	Held                  int
+	Held                  int // requests that wait for the operator
 	Errors                map[hosterr.Code]uint64
 }
 
-// A LimitStatus contains the figures of the limits of a server.
-type LimitStatus struct {
-	Running, Queued, Concurrency, Queue, Conns int
-	Breaker                                    limit.BreakerState
-	RetryAfter                                 time.Duration
-	Refused                                    map[string]uint64
-}
-
-// A ConnStatus is the condition of one connection.
-type ConnStatus struct {
-	connection.Status
-	ID     string
-	Caller *policy.Caller // nil if the connection serves all callers
-}
-
 // order contains the states by how able to serve a server is, the best first.
-var order = []connection.State{connection.StateReady, connection.StateDegraded, connection.StateStarting,
-	connection.StateDraining, connection.StateAuth, connection.StateBackoff,
-	connection.StateCrashLoop, connection.StateConfig, connection.StateStopped, connection.StateOff}
+var order = []status.State{status.Ready, status.Degraded, status.Starting, status.Draining, status.Auth,
+	status.Backoff, status.CrashLoop, status.Config, status.Stopped, status.Off}
 
 // Status returns the condition of the server.
 func (u *Server) Status() *Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	st := &Status{State: connection.StateOff, Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(),
+	st := &Status{Server: status.Server{State: status.Off}, Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(),
 		Quarantined: u.counts.quarantined.Load(), Held: int(u.counts.held.Load())}
 	if u.stopped {
-		st.State = connection.StateStopped
+		st.State = status.Stopped
 	}
 	if u.entry().Invalid != nil {
-		st.State = connection.StateConfig
+		st.State = status.Config
 		st.Err = u.Errorf(hosterr.CodeConfigError, "%w", withoutServer(u.entry().Invalid, u.name))
 	}
 	now := time.Now()
@@ -79,14 +52,14 @@ func (u *Server) Status() *Status {
 			st.add(s, &c)
 		}
 	}
-	slices.SortFunc(st.Conns, func(a, b ConnStatus) int {
+	slices.SortFunc(st.Instances, func(a, b status.Instance) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return st
 }
 
 // offer makes a state the state of the server if it is better than the present state.
-func (st *Status) offer(state connection.State, since time.Time) {
+func (st *Status) offer(state status.State, since time.Time) {
 	if st.Since.IsZero() || slices.Index(order, state) < slices.Index(order, st.State) {
 		st.State, st.Since = state, since
 	}
@@ -95,7 +68,7 @@ func (st *Status) offer(state connection.State, since time.Time) {
 func (st *Status) addInstance(i *instance, now time.Time) {
 	st.Starts += i.starts
 	if i.err != nil {
-		if s := i.current; s == nil || s.State() != connection.StateReady || i.swapFailed {
+		if s := i.current; s == nil || s.State() != status.Ready || i.swapFailed {
 			st.Err = i.err
 		}
 		if exit, ok := errors.AsType[*mcp.ExitError](i.err); ok {
@@ -109,7 +82,7 @@ func (st *Status) addInstance(i *instance, now time.Time) {
 }
 
 func (st *Status) add(s *Conn, c *connection.Status) {
-	in := ConnStatus{Status: *c, ID: s.ID()}
+	in := c.Instance
 	if u := s.Pool().up; u.poolKey(s.Pool().Caller()) != "" {
 		in.Caller = s.Pool().Caller()
 	}
@@ -119,13 +92,13 @@ func (st *Status) add(s *Conn, c *connection.Status) {
 	st.offer(in.State, c.Since)
 	st.Requests += in.Requests
 	st.Suspended += in.Suspended
-	st.Conns = append(st.Conns, in)
+	st.Instances = append(st.Instances, in)
 }
 
 // limitsLocked returns the figures of the limits.
-func (u *Server) limitsLocked(now time.Time) LimitStatus {
+func (u *Server) limitsLocked(now time.Time) status.Limits {
 	s := u.entry().Settings
-	st := LimitStatus{Concurrency: s.Concurrency, Queue: s.Queue, Conns: s.Instances, Breaker: limit.Closed,
+	st := status.Limits{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: status.BreakerClosed,
 		Refused: u.limits.Refused()}
 	queuesLocked(u, func(q *limits.Queue) {
 		running, waiting := q.Len()
@@ -135,8 +108,8 @@ func (u *Server) limitsLocked(now time.Time) LimitStatus {
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			state, wait := i.breaker.State(now)
-			if state == limit.Open || state == limit.HalfOpen && st.Breaker == limit.Closed {
-				st.Breaker = state
+			if state == limit.Open || state == limit.HalfOpen && st.Breaker == status.BreakerClosed {
+				st.Breaker = status.Breaker(state)
 			}
 			st.RetryAfter = max(st.RetryAfter, wait)
 		}

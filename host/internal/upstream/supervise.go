@@ -3,7 +3,7 @@ package upstream
 import (
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/internal/connection"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 const (
@@ -81,7 +81,7 @@ func (i *instance) check(now time.Time) (due time.Time) {
 		return due
 	}
 	switch i.state {
-	case connection.StateBackoff, connection.StateCrashLoop, connection.StateAuth, connection.StateConfig:
+	case status.Backoff, status.CrashLoop, status.Auth, status.Config:
 	default:
 		return due
 	}

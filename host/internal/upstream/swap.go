@@ -7,6 +7,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/server"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 const (
@@ -63,15 +64,15 @@ func (u *Server) remove(successor *Server) {
 	stopped := u.stopped
 	for s := range u.connections {
 		switch c := s.Status(); {
-		case c.State == connection.StateStarting:
+		case c.State == status.Starting:
 			s.replaced = true
 			if s.in.current == s {
 				s.in.current = nil
 			}
 			s.stopLocked()
-		case !c.Stopping && c.State != connection.StateDraining:
+		case !c.Stopping && c.State != status.Draining:
 			if s.in.current == s {
-				s.in.current, s.in.state = nil, connection.StateOff
+				s.in.current, s.in.state = nil, status.Off
 			}
 			s.drainLocked()
 		}

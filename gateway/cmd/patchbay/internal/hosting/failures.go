@@ -8,12 +8,12 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 // PrintServer prints the state of a server, and the reason of a failure.
-func PrintServer(f *cmdutil.Factory, c *Config, name string, state host.State, err error) {
+func PrintServer(f *cmdutil.Factory, c *Config, name string, state status.State, err error) {
 	reason, level := "", slog.LevelInfo
 	if err != nil {
 		reason = ": " + term.Shorten(term.CleanLine(c.Masked(eventReason(err))), MaxEventShown) + codeSuffix(state, err)
@@ -34,7 +34,7 @@ func eventReason(err error) string {
 
 // codeSuffix returns the code of an error, for which the documentation contains a page. It returns
 // "" if the state already names the code.
-func codeSuffix(state host.State, err error) string {
+func codeSuffix(state status.State, err error) string {
 	e, ok := errors.AsType[*hosterr.Error](err)
 	if !ok || string(e.Code) == string(state) {
 		return ""

@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -54,7 +55,7 @@ func OpenHostTarget(ctx context.Context, f *cmdutil.Factory, who *policy.Caller)
 func printFailed(f *cmdutil.Factory, c *Config, h *host.Host) {
 	for _, u := range h.Upstreams() {
 		switch st := u.Status(); st.State {
-		case host.StateAuth, host.StateBackoff, host.StateCrashLoop, host.StateConfig:
+		case status.Auth, status.Backoff, status.CrashLoop, status.Config:
 			PrintServer(f, c, u.Name(), st.State, st.Err)
 		}
 	}

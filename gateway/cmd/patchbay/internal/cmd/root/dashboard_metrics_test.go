@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -123,8 +123,8 @@ func valuesOfFaults(t *testing.T) map[string][]string {
 	return map[string][]string{
 		"error_type":                failures,
 		"http_response_status_code": {"401", "403", "429", "503"},
-		"patchbay_state": {string(host.StateCrashLoop), string(host.StateBackoff), string(host.StateDegraded),
-			string(host.StateConfig), string(host.StateQuarantined), string(host.StateAuth)},
+		"patchbay_state": {string(status.CrashLoop), string(status.Backoff), string(status.Degraded),
+			string(status.Config), string(status.Quarantined), string(status.Auth)},
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
@@ -171,7 +171,7 @@ type GatewayReadiness struct {
 // starts when it is first used.
 type ServerReadiness struct {
 	Name  string       `json:"name"`
-	State host.State   `json:"state"`
+	State status.State `json:"state"`
 	Code  hosterr.Code `json:"code,omitempty"` // of the last failure
 }
 

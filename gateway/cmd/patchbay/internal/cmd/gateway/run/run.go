@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
 
 // Options are the flags of "gateway".
@@ -106,7 +107,7 @@ func ReportServers(ctx context.Context, f *cmdutil.Factory, g *Run) (stop func()
 			if f.Flags.Verbose || text != "" && failed[e.Server] != text {
 				hosting.PrintServer(f, g.Config, e.Server, e.State, e.Err)
 			}
-			if text != "" || e.State == host.StateReady {
+			if text != "" || e.State == status.Ready {
 				failed[e.Server] = text
 			}
 		}

@@ -1,0 +1,116 @@
+// Package status describes the condition of the servers of a host.
+package status
+
+import (
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A State is the condition of a server or of an instance.
+type State string
+
+// States of a server.
+const (
+	Off       State = "off"       // not started
+	Starting  State = "starting"  // connecting
+	Ready     State = "ready"     // connected
+	Degraded  State = "degraded"  // connected, but the last request failed without a valid response
+	Backoff   State = "backoff"   // ended or not reached; the next start is delayed
+	CrashLoop State = "crashloop" // ended soon after each of several starts; see [host.Upstream.Restart]
+	Stopped   State = "stopped"   // ended because it was not used, or by [host.Upstream.Stop]
+	Draining  State = "draining"  // replaced; ends with its last request
+	Auth      State = "auth_required"
+	// Quarantined means that the server sent definitions that are not approved. Its instances
+	// continue.
+	Quarantined State = "quarantined"
+	Config      State = "config_error" // the entry of the configuration cannot be used
+)
+
+// A Server is the condition of a server at a moment.
+type Server struct {
+	// State is that of the instance that is best able to serve, and Since is when it began.
+	State State
+	Since time.Time
+	// Revision is the protocol revision of the connection, or empty without a connection. Session
+	// reports whether the connection belongs to the session era, before 2026-07-28.
+	Revision string
+	Session  bool
+	// Requests counts the requests in progress, and Suspended the requests that wait for an answer
+	// of their caller.
+	Requests, Suspended int
+	// Starts is the number of processes or connections so far.
+	Starts int
+	// Err is the last failure; nil means that no instance failed since an instance became ready.
+	// The text may come from the server and must not be trusted.
+	Err error
+	// Exit describes the exit of the last process that ended by itself; nil means that none did.
+	Exit *mcp.ExitError
+	// RetryAfter is the time until a delayed start may begin; zero means no delay.
+	RetryAfter time.Duration
+	// Limits are the figures of the limits of requests.
+	Limits Limits
+	// Instances are the connections and attempts to connect, the oldest first.
+	Instances []Instance
+}
+
+// An Instance is the condition of an instance: a connection, and a process if the server is a
+// command.
+type Instance struct {
+	// ID identifies the instance. It is random.
+	ID    string
+	State State
+	Since time.Time
+	// Caller is the caller that the instance serves, if it does not serve all.
+	Caller *policy.Caller
+	// PID is the id of the process, zero if it is not known.
+	PID                 int
+	Revision            string
+	Requests, Suspended int
+	// Unenforced lists the limits of the process that the system cannot enforce, such as "cpu". It
+	// is empty unless the setting bestEffort allows the process to run without them.
+	Unenforced []string
+}
+
+// Limits contains the figures of the limits of a server at a moment. See
+// [config.ServerSettings] and [config.CallerLimits].
+type Limits struct {
+	// Running is the number of requests at the server, and Queued the number of requests that wait for
+	// their turn. Requests that wait for an answer of their caller do not count.
+	Running, Queued int
+	// Concurrency and Queue are the configured limits of Running and Queued: of each process if the server
+	// is a command that is not shared.
+	Concurrency, Queue int
+	// Instances is the limit of processes or connections of the server.
+	Instances int
+	// Breaker is the state of the breaker that refuses most, and RetryAfter the time until it tries the
+	// server again.
+	Breaker    Breaker
+	RetryAfter time.Duration
+	// Refused counts the requests that each setting refused since the server was configured. A key
+	// is a setting, such as "concurrency" or "limits.perCaller".
+	Refused map[string]uint64
+}
+
+// A Breaker tells whether requests are sent to a server.
+type Breaker string
+
+// States of a breaker.
+const (
+	BreakerClosed   Breaker = "closed"    // all requests are sent
+	BreakerOpen     Breaker = "open"      // requests are refused
+	BreakerHalfOpen Breaker = "half-open" // one request at a time tries the server
+)
+
+// A StderrLine is a line from the standard error of a process of a server.
+type StderrLine struct {
+	// Number is the number of the line among all of the server, from 1.
+	Number uint64
+	Time   time.Time
+	// Instance identifies the instance that wrote the line; see [Instance].
+	Instance string
+	// Text is the line, with control and other invisible characters in the form of Go strings, such
+	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
+	Text string
+}
