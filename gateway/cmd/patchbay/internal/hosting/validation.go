@@ -1,7 +1,6 @@
 package hosting
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -222,20 +221,12 @@ func (v *Validation) serverPointer(name string) string {
 
 // entryMembers returns the members that the schema specifies for an entry.
 func entryMembers() (names []string) {
-	var s struct {
-		Properties struct {
-			Servers struct {
-				Entry struct {
-					Properties map[string]any `json:"properties"`
-				} `json:"additionalProperties"`
-			} `json:"mcpServers"`
-		} `json:"properties"`
+	entry := []byte(gatewayconfig.Schema())
+	for _, name := range []string{"properties", "mcpServers", "additionalProperties", "properties"} {
+		entry, _ = rawjson.Get(entry, name)
 	}
-	if err := json.Unmarshal(gatewayconfig.Schema(), &s); err != nil {
-		return nil
-	}
-	for name := range s.Properties.Servers.Entry.Properties {
-		names = append(names, name)
+	for name := range rawjson.Members(entry) {
+		names = append(names, string(name))
 	}
 	return names
 }
