@@ -26,7 +26,8 @@ const (
 type Queue struct {
 	mu    sync.Mutex // guards the fields below
 	batch batch
-	free  [][]byte // lines that were written
+	free  [][]byte   // lines that were written
+	spare []Response // empty
 }
 
 // A Response is a queued response: as a line, or as a message for a connection without lines.
@@ -89,7 +90,7 @@ func (q *Queue) RemoveAll() []Response {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	responses := q.batch.responses
-	q.batch = batch{}
+	q.batch, q.spare = batch{responses: q.spare}, nil
 	return responses
 }
 
@@ -115,4 +116,6 @@ func (q *Queue) Recycle(responses []Response) {
 			q.free = append(q.free, r.Line)
 		}
 	}
+	clear(responses)
+	q.spare = responses[:0]
 }
