@@ -21,7 +21,15 @@ func (d *serverDriver) Respond(ctx context.Context, req *Request) *jsonrpc.Messa
 
 // AppendResponse implements [driver.Server].
 func (d *serverDriver) AppendResponse(dst []byte, ctx context.Context, req *Request) ([]byte, *Error) {
-	return appendResponse(dst, ctx, d.handler, req)
+	start := len(dst)
+	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
+	dst = append(dst, req.ID.String()...)
+	dst = append(dst, `,"result":`...)
+	out, err := appendResult(dst, ctx, d.handler, req)
+	if err != nil {
+		return appendError(dst[:start], req.ID, err), err
+	}
+	return append(out, '}'), nil
 }
 
 // AppendResult implements [driver.Server].

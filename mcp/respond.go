@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -22,21 +21,7 @@ func respond(ctx context.Context, h Handler, req *Request) *jsonrpc.Message {
 	return &jsonrpc.Message{ID: req.ID, Result: result}
 }
 
-// appendResponse is respond for transports that write bytes: it appends the response message to
-// dst. It returns the error that the response contains.
-func appendResponse(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
-	start := len(dst)
-	dst = append(dst, `{"jsonrpc":"2.0","id":`...)
-	dst = append(dst, req.ID.String()...)
-	dst = append(dst, `,"result":`...)
-	out, err := appendResult(dst, ctx, h, req)
-	if err != nil {
-		return appendError(dst[:start], req.ID, err), err
-	}
-	return append(out, '}'), nil
-}
-
-// appendError is not inlined: a subscription waits in a call of appendResponse, and inlining the
+// appendError is not inlined: a subscription waits in a call of AppendResponse, and inlining the
 // encoder there doubles the stack of each idle stream to 16 KiB.
 //
 //go:noinline
@@ -51,9 +36,7 @@ func appendError(dst []byte, id jsonrpc.ID, err *Error) []byte {
 // served after h returned, which frees the stack of the call.
 func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]byte, *Error) {
 	if req.env.Revision == 0 {
-		cfg := new(legacy.Config)
-		configure(cfg, h)
-		return nil, wire.UnsupportedVersion(req.env.VersionText, cfg.Revisions)
+		return nil, wire.UnsupportedVersion(req.env.VersionText, (&serverDriver{h}).config().Revisions)
 	}
 	var res Result
 	var err error
@@ -73,6 +56,14 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 		c.progress.finish(c)
 	}
 	req.plain = nil
+	return appendOutcome(dst, ctx, req, res, err)
+}
+
+// appendOutcome is appendResult after the handler returned. It is not inlined for the reason of
+// appendError.
+//
+//go:noinline
+func appendOutcome(dst []byte, ctx context.Context, req *Request, res Result, err error) ([]byte, *Error) {
 	if err != nil {
 		return nil, containError(ctx, req, err)
 	}

@@ -379,7 +379,7 @@ func (s *stream) serveRequest(r *streamRequest) {
 		s.enqueue(&r.call, respond(ctx, s.handler, &r.Request))
 	default:
 		// The line holds the error, if any.
-		line, _ := appendResponse(s.queue.NewLine(), ctx, s.handler, &r.Request)
+		line, _ := (&serverDriver{s.handler}).AppendResponse(s.queue.NewLine(), ctx, &r.Request)
 		s.enqueueLine(&r.call, line)
 	}
 }

@@ -129,7 +129,7 @@ func (b *bodyRead) check() (again bool) {
 // readBody reads the body of a POST, within the limits of size and time.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, head *head) ([]byte, *refusal) {
 	charge := &head.body
-	charge.quota, charge.caller = h.bodies, head.caller
+	charge.quota = h.bodies
 	if r.ContentLength > h.opts.MaxBody {
 		h.limitBodyTime(w, r)
 		return nil, tooLarge(w, r)

@@ -117,7 +117,7 @@ func (h *Handler) servePost(w http.ResponseWriter, r *http.Request, head *head) 
 	defer h.calls.done()
 	defer head.body.release()
 	head.principal = mcp.PrincipalFrom(r.Context())
-	head.caller = h.caller(r, head.principal)
+	head.body.caller = h.caller(r, head.principal)
 	body, no := h.readMessage(w, r, head)
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)

@@ -12,14 +12,13 @@ import (
 type head struct {
 	id                    field // of the session
 	version, method, name field
-	contentType, encoding field
+	contentType, encoding string
 	origin, fetchSite     field
 	accept                []string
 	lines, size           int    // of the whole header block
 	repeated              string // a header that must not be repeated and is; may be empty
 	body                  bodyCharge
-	principal             *mcp.Principal // of the caller; set for a POST that the guard admits
-	caller                caller
+	principal             *mcp.Principal // set for a POST that the guard admits, as body.caller
 }
 
 // A field is the first value of a header. It may be sent and empty.
@@ -58,9 +57,9 @@ func (h *head) set(name string, values []string) {
 	case headerName:
 		h.name = value
 	case "Content-Type":
-		h.contentType = value
+		h.contentType = value.value
 	case "Content-Encoding":
-		h.encoding = value
+		h.encoding = value.value
 	case "Origin":
 		h.origin = value
 	case "Sec-Fetch-Site":

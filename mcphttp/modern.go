@@ -23,29 +23,27 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, head *head
 			h.refuse(w, msg.ID, no)
 		}
 	case jsonrpc.Notification:
-		if no := h.checkNotification(head, msg); no != nil {
-			h.refuse(w, jsonrpc.ID{}, no)
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
+		h.serveNotification(w, head, msg)
 	default:
 		h.refuse(w, jsonrpc.ID{}, refuse(http.StatusBadRequest, "the body must be one request or notification"))
 	}
 }
 
-// checkNotification returns the reason not to accept a notification, or nil. The protocol defines
-// no notifications that clients send over HTTP, so an accepted notification is ignored. Spec:
+// serveNotification accepts or refuses a notification. The protocol defines no notifications that
+// clients send over HTTP, so an accepted notification is ignored. Spec:
 // basic/transports/streamable-http#sending-messages (2026-07-28)
-func (h *Handler) checkNotification(head *head, msg *jsonrpc.Message) *refusal {
-	if version := head.version; version.sent {
-		if rev, known := wire.ParseRevision(version.value); !known || !rev.Modern() {
-			return &refusal{http.StatusBadRequest, wire.UnsupportedVersion(version.value, h.sessions.config.Revisions)}
-		}
+func (h *Handler) serveNotification(w http.ResponseWriter, head *head, msg *jsonrpc.Message) {
+	var err *mcp.Error
+	if rev, known := wire.ParseRevision(head.version.value); head.version.sent && (!known || !rev.Modern()) {
+		err = wire.UnsupportedVersion(head.version.value, h.sessions.config.Revisions)
+	} else if head.method.sent && head.method.value != msg.Method {
+		err = mismatch(headerMethod + " differs from the method in the body")
 	}
-	if head.method.sent && head.method.value != msg.Method {
-		return &refusal{http.StatusBadRequest, mismatch(headerMethod + " differs from the method in the body")}
+	if err != nil {
+		h.refuse(w, jsonrpc.ID{}, &refusal{http.StatusBadRequest, err})
+		return
 	}
-	return nil
+	w.WriteHeader(http.StatusAccepted)
 }
 
 // openRequest returns the request of a message, or a refusal. It checks the envelope first, then
@@ -85,7 +83,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	req.Principal = head.principal
 	req.Header = r.Header
 	endsAt := over
-	limit, caller := h.inFlight, head.caller
+	limit, caller := h.inFlight, head.body.caller
 	if isListen(req) {
 		limit, endsAt = h.listens, draining
 	}

@@ -19,10 +19,10 @@ const maxRanges = 32
 // checkContent returns the reason not to read the body, or nil. Only plain JSON is accepted: with
 // any other type HTML forms could post to the endpoint across sites, without a preflight.
 func checkContent(head *head) *refusal {
-	if encoding := head.encoding.value; encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if encoding := head.encoding; encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return refuse(http.StatusUnsupportedMediaType, "compressed bodies are not read")
 	}
-	if !isJSON(head.contentType.value) {
+	if !isJSON(head.contentType) {
 		return refuse(http.StatusUnsupportedMediaType, "Content-Type must be "+typeJSON)
 	}
 	return nil

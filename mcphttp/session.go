@@ -88,11 +88,10 @@ func (o *SessionOptions) validate() error {
 
 // A session begins when a client sends initialize. Only the principal that opened it can use it.
 type session struct {
-	id        string
-	caller    caller        // for limits
-	principal string        // Principal.Key of the owner
-	digest    string        // of principal, for the event store
-	queue     *messageQueue // of the stream of an HTTP+SSE session; nil on Streamable HTTP
+	id     string
+	caller caller        // for limits
+	digest string        // of principal, for the event store
+	queue  *messageQueue // of the stream of an HTTP+SSE session; nil on Streamable HTTP
 
 	// The lock of the table guards these.
 	users   int32         // HTTP requests that are being served for it
@@ -115,6 +114,14 @@ type session struct {
 	ended      bool
 	// initializing cancels the initialize request in progress; may be nil.
 	initializing context.CancelCauseFunc
+}
+
+// principal returns the Principal.Key of the owner.
+func (s *session) principal() string {
+	if s.caller.isAnonymous {
+		return ""
+	}
+	return s.caller.key
 }
 
 // close ends the calls and the streams of the session. It reports whether the session had begun.

@@ -113,6 +113,23 @@ func (c *sessionContext) begin(r *http.Request, s *session, principal *mcp.Princ
 	c.principal, c.request = principal, r
 }
 
+// A conversationContext is the context of the translator of a session, which keeps it.
+type conversationContext struct {
+	context.Context // without a Done channel
+	of              *session
+}
+
+// Value returns the caller and the id of the session.
+func (c *conversationContext) Value(key any) any {
+	switch key {
+	case callerKey{}:
+		return c.of.caller
+	case driver.SessionKey{}:
+		return c.of.id
+	}
+	return c.Context.Value(key)
+}
+
 // Via is for [mcp.Request.Via].
 func (c *sessionContext) Via() driver.Via {
 	v := (*httpVia)(c.request).Via()

@@ -48,7 +48,7 @@ const (
 
 // Limits of a block of events. A block without space or beyond its age is followed by another.
 const (
-	minBlock    = 512
+	minBlock    = 128
 	maxBlock    = 64 << 10
 	maxBlockAge = maxEventAge / 4
 	// lruPrecision is the time in which blocks keep their order. Moving a block for each event costs as

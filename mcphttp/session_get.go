@@ -141,7 +141,6 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
 	defer h.keepAlive(s, &a.queue)()
-	defer context.AfterFunc(r.Context(), conn.wake)()
 	ctx := context.WithoutCancel(r.Context())
 	var messages [][]byte
 	for more := true; more; {
@@ -153,7 +152,10 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 			a.queue.written()
 		}
 		if more {
-			<-conn.notify
+			select {
+			case <-conn.notify:
+			case <-r.Context().Done():
+			}
 		}
 	}
 	_ = conv.Attach(nil)

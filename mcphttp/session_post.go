@@ -45,9 +45,9 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 	if !h.life.isOpen() {
 		return errShutdown
 	}
-	s, no := h.sessions.open(head.caller, nil)
+	s, no := h.sessions.open(head.body.caller, nil)
 	if no != nil && h.endNamed(r, head) { // the named session may occupy the last place of its principal
-		s, no = h.sessions.open(head.caller, nil)
+		s, no = h.sessions.open(head.body.caller, nil)
 	}
 	if no != nil {
 		return no
@@ -104,9 +104,7 @@ func (h *Handler) endNamed(r *http.Request, head *head) bool {
 
 // initialize starts the conversation of a session. If it fails the session is useless.
 func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Message) *jsonrpc.Message {
-	// The conversation keeps its context, which therefore holds as little as possible.
-	base := context.WithValue(context.WithValue(ctx.Context, callerKey{}, s.caller), driver.SessionKey{}, s.id)
-	conv, err := legacy.Open(base, &t.config, msg)
+	conv, err := legacy.Open(&conversationContext{ctx.Context, s}, &t.config, msg)
 	if err != nil {
 		return &jsonrpc.Message{ID: msg.ID, Error: err}
 	}
@@ -221,10 +219,10 @@ func (h *Handler) serveMessage(
 		defer p.cancelOnAbsence(r)()
 	}
 	slots := slotsOf(msg)
-	if no := h.inFlight.acquire(head.caller, slots); no != nil {
+	if no := h.inFlight.acquire(head.body.caller, slots); no != nil {
 		return no
 	}
-	defer h.inFlight.release(head.caller, slots)
+	defer h.inFlight.release(head.body.caller, slots)
 	if msg.Kind() == jsonrpc.Batch {
 		p.serveBatch(conv, msg)
 	} else {

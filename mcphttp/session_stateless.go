@@ -23,7 +23,7 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, head *h
 		w.WriteHeader(http.StatusAccepted) // without a session the request changes no state
 		return nil
 	}
-	s, no := h.sessions.open(head.caller, nil)
+	s, no := h.sessions.open(head.body.caller, nil)
 	if no != nil {
 		return no
 	}

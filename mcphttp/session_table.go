@@ -99,9 +99,7 @@ func (t *sessions) open(c caller, queue *messageQueue) (*session, *refusal) {
 		}
 	}
 	s := &session{id: rand.Text(), caller: c, queue: queue, users: 1}
-	if !c.isAnonymous {
-		s.principal, s.digest = c.key, digest(c.key)
-	}
+	s.digest = digest(s.principal())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -121,7 +119,7 @@ func (t *sessions) acquire(id, principal string) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.byID[id]
-	if s == nil || s.principal != principal {
+	if s == nil || s.principal() != principal {
 		return nil
 	}
 	t.unlist(s)

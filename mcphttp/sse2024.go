@@ -118,7 +118,7 @@ func (h *Handler) serveEndpointPost(
 		return errNoSession
 	}
 	isCall := msg.Kind() == jsonrpc.Request || msg.Kind() == jsonrpc.Batch
-	caller, slots := head.caller, slotsOf(msg)
+	caller, slots := head.body.caller, slotsOf(msg)
 	no := h.inFlight.acquire(caller, slots)
 	if no != nil {
 		h.sessions.release(s)

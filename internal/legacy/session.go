@@ -137,28 +137,33 @@ func (c *Config) cancelled(reason string) error {
 // A Session is the server's end of a session. It starts no goroutine while it is idle. It is safe
 // for concurrent use.
 type Session struct {
-	cfg    *Config
-	rev    wire.Revision
-	calls  *peer.Table     // in flight, in both directions
-	ctx    context.Context // of subscriptions; ends with the session
-	cancel context.CancelCauseFunc
-	roots  sessionRoots
+	cfg   *Config
+	calls *peer.Table      // in flight, in both directions
+	own   peer.Table       // calls, unless the sessions of a stream share a table
+	ctx   peer.LazyContext // of subscriptions; ends with the session
+	roots sessionRoots
 
-	subMu         sync.Mutex    // held while the subscription changes; guards the fields below
-	stopListening func()        // ends the subscription; may be nil
-	listened      capabilitySet // the lists of the open subscription
-	listenedURIs  []string
-	uris          []string // resources that the client subscribed to
-	checked       wire.CheckedURIs
+	subMu     sync.Mutex // held while the subscription changes; guards the fields below
+	listening *listening // the open subscription; may be nil
+	uris      []string   // resources that the client subscribed to
+	checked   wire.CheckedURIs
 
-	mu          sync.Mutex     // guards the fields below
+	mu          sync.Mutex     // guards the fields below, except rev
 	envelope    sharedEnvelope // of every request
+	rev         wire.Revision  // never changes
 	hasServer   bool           // server is set
+	initialized bool           // the client sent notifications/initialized
 	server      capabilitySet  // not changed once it is set
 	serverKnown chan struct{}  // closed when server is set; nil while no goroutine waits for it
-	initialized bool           // the client sent notifications/initialized
 	changes     Stream         // where changes are sent; nil for nowhere
 	tokens      []*taskToken   // oldest first
+}
+
+// A listening is an open subscription of a session.
+type listening struct {
+	stop func()
+	to   capabilitySet // lists
+	uris []string
 }
 
 // Revision returns the negotiated revision.
@@ -246,7 +251,7 @@ func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Wo
 		return s.rootsChanged(ctx)
 	case wire.NotificationCancelled:
 		if id, reason, ok := peer.ParseCancelled(m.Params); ok && s.calls.Cancel(id, s.cfg.cancelled(reason)) {
-			s.cfg.logger().DebugContext(s.ctx, "mcp: request cancelled", "id", id, "reason", reason)
+			s.cfg.logger().DebugContext(&s.ctx, "mcp: request cancelled", "id", id, "reason", reason)
 		}
 	case wire.NotificationInitialized:
 		s.mu.Lock()
@@ -316,7 +321,7 @@ func (s *Session) Close(cause error) {
 	if s.cfg.Calls == nil {
 		s.calls.Close(cause)
 	}
-	s.cancel(cause)
+	s.ctx.End(cause)
 	_ = s.refreshSubscription() // closes it, which does not fail
 	s.subMu.Lock()
 	defer s.subMu.Unlock()

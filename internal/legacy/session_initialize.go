@@ -8,7 +8,6 @@ import (
 	"unique"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -51,12 +50,9 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 		revision: rev, clientInfo: string(p.clientInfo), capabilities: string(clientCapabilities(rev, p.capabilities)),
 		logLevel: defaultLogLevel,
 	})
-	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls, envelope: envelope}
-	if s.calls == nil {
-		s.calls = &peer.Table{MaxCalls: cfg.MaxInFlight}
-	}
+	s := newSession(ctx, cfg, rev)
+	s.envelope = envelope
 	s.roots.announces = declares(p.capabilities, "roots", "listChanged")
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s, nil
 }
 
@@ -74,10 +70,23 @@ func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{cfg: cfg, rev: rev, calls: &peer.Table{MaxCalls: cfg.MaxInFlight}, hasServer: true}
+	s := newSession(ctx, cfg, rev)
+	s.hasServer = true
 	s.envelope = unique.Make(sessionEnvelope{revision: rev, clientInfo: defaultInfo, capabilities: "{}"})
-	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s, nil
+}
+
+func newSession(ctx context.Context, cfg *Config, rev wire.Revision) *Session {
+	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls}
+	if s.calls == nil {
+		s.own.MaxCalls = cfg.MaxInFlight
+		s.calls = &s.own
+	}
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	s.ctx.Context = ctx
+	return s
 }
 
 // statelessCapabilities returns the capabilities of a server that need no session.

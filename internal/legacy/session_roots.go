@@ -17,25 +17,28 @@ const maxCachedRoots = maxDeclared
 // roots.listChanged is cached: the answer of another client may change without a notification.
 type sessionRoots struct {
 	announces bool // the client declared roots.listChanged; not changed after Open
+	calling   bool // Config.RootsChanged is being called; guarded by mu
 
-	mu      sync.Mutex      // guards the fields below
-	changes int             // notifications so far
-	answer  json.RawMessage // the result in the modern form; nil if unknown
-	calling bool            // Config.RootsChanged is being called
+	mu      sync.Mutex   // guards the fields below
+	changes int32        // notifications so far
+	answer  *rootsAnswer // nil if unknown
 }
 
 // A rootsAnswer is an answer that is not cached yet, with the number of changes before its
 // request was sent.
 type rootsAnswer struct {
-	result  json.RawMessage
-	changes int
+	result  json.RawMessage // in the modern form
+	changes int32
 }
 
 // cached returns the cached answer, or nil, and the number of changes so far.
-func (r *sessionRoots) cached() (answer json.RawMessage, changes int) {
+func (r *sessionRoots) cached() (answer json.RawMessage, changes int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.answer, r.changes
+	if r.answer == nil {
+		return nil, r.changes
+	}
+	return r.answer.result, r.changes
 }
 
 // store caches an answer that the core accepted, unless the roots changed since it was
@@ -47,7 +50,7 @@ func (r *sessionRoots) store(a *rootsAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changes == a.changes {
-		r.answer = a.result
+		r.answer = a
 	}
 }
 
@@ -67,7 +70,7 @@ func (s *Session) rootsChanged(ctx context.Context) Work {
 	}
 	r.calling = true
 	return func(respond func(*jsonrpc.Message)) {
-		for reported := 0; s.rootsUnreported(&reported); {
+		for reported := int32(0); s.rootsUnreported(&reported); {
 			s.reportRoots(ctx)
 		}
 		respond(nil)
@@ -86,7 +89,7 @@ func (s *Session) reportRoots(ctx context.Context) {
 
 // rootsUnreported reports whether there were changes after those that the caller reported, and
 // sets their number.
-func (s *Session) rootsUnreported(reported *int) bool {
+func (s *Session) rootsUnreported(reported *int32) bool {
 	r := &s.roots
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,10 +46,10 @@ func (s *Session) Attach(out Stream) error {
 func (s *Session) refreshSubscription() error {
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
-	has, _ := s.awaitServer(s.ctx)
+	has, _ := s.awaitServer(&s.ctx)
 	err := s.updateSubscription(has)
 	if err != nil {
-		s.cfg.logger().WarnContext(s.ctx, "mcp: subscription not opened", "error", err)
+		s.cfg.logger().WarnContext(&s.ctx, "mcp: subscription not opened", "error", err)
 	}
 	return err
 }
@@ -70,18 +70,21 @@ func (s *Session) updateSubscription(has capabilitySet) error {
 			return invalid
 		}
 		listen.Envelope.Checked = &s.checked
-		if s.stopListening != nil && s.listened == has && slices.Equal(s.listenedURIs, s.uris) {
+		if l := s.listening; l != nil && l.to == has && slices.Equal(l.uris, s.uris) {
 			return nil
 		}
 		var err error
-		if stop, err = s.cfg.Core.Listen(s.ctx, listen, s.sendChange); err != nil {
+		if stop, err = s.cfg.Core.Listen(&s.ctx, listen, s.sendChange); err != nil {
 			return err
 		}
 	}
-	if s.stopListening != nil {
-		s.stopListening()
+	if s.listening != nil {
+		s.listening.stop()
+		s.listening = nil
 	}
-	s.stopListening, s.listened, s.listenedURIs = stop, has, s.uris
+	if stop != nil {
+		s.listening = &listening{stop, has, s.uris}
+	}
 	return nil
 }
 
@@ -174,7 +177,7 @@ func uriBytes(uris []string) (n int) {
 
 // reserve calls [Config.Reserve] for the session.
 func (s *Session) reserve(n int) bool {
-	return n == 0 || s.cfg.Reserve == nil || s.cfg.Reserve(s.ctx, n)
+	return n == 0 || s.cfg.Reserve == nil || s.cfg.Reserve(&s.ctx, n)
 }
 
 // unsubscribe removes a resource from the subscription. It is not an error if it is not there.

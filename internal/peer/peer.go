@@ -47,10 +47,10 @@ type Table struct {
 
 	mu        sync.Mutex           // guards the fields below
 	calls     map[jsonrpc.ID]*Call // without cancelled calls
-	running   int                  // number of calls that did not end, including cancelled calls
+	running   int32                // number of calls that did not end, including cancelled calls
+	closed    bool                 // no call may begin
 	questions map[jsonrpc.ID]*Question
 	freed     chan struct{} // closed when a question ends; nil if no goroutine waits for that
-	closed    error         // the reason why no call may begin; nil if calls may
 	hungUp    error         // the reason why no question may begin
 }
 
@@ -79,11 +79,11 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.closed != nil:
+	case t.closed:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
 	case t.calls[id] != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
-	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
+	case int(t.running) >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
 		return wire.Busy("too many requests in progress")
 	}
 	c.table, c.id, c.ctx.Context = t, id, ctx
@@ -165,10 +165,10 @@ func (t *Table) Close(cause error) {
 	t.Hangup(cause)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed != nil {
+	if t.closed {
 		return
 	}
-	t.closed = cause
+	t.closed = true
 	for _, c := range t.calls {
 		c.ctx.End(cause)
 	}
