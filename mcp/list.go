@@ -38,18 +38,9 @@ func (p *listPage[V]) array(form wire.Revision, name string) []byte {
 	if array := p.arrays[form].Load(); array != nil {
 		return *array
 	}
-	size := len("[]")
-	for _, e := range p.encoded {
-		size += len(e.form(form, name)) + len(",")
-	}
-	array := append(make([]byte, 0, size), '[')
-	for i, e := range p.encoded {
-		if i > 0 {
-			array = append(array, ',')
-		}
-		array = append(array, e.form(form, name)...)
-	}
-	array = append(array, ']')
+	each := listPage[V]{items: p.items, encoded: p.encoded}
+	array, _ := each.appendItems(nil, name, p.items, form, nil) // every item is encoded already
+	array = bytes.Clone(array)                                  // without its spare capacity
 	if form != 0 && bytes.Equal(array, p.array(0, name)) {
 		array = p.array(0, name)
 	}

@@ -131,7 +131,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 	from int) (projected []byte, retry *retryParams, err *jsonrpc.Error) {
 	s, key := x.session, pageKey{rev: x.session.rev, method: x.request.method}
-	if projected, ok := s.cfg.pages.appendKnown(answer, from, key, x.method.result); ok {
+	if projected, ok := s.cfg.pages.appendKnown(answer, from, key); ok {
 		return projected, nil, nil
 	}
 	result, end := answer[from:], len(answer)
@@ -149,12 +149,8 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		}
 		x.saveTaskToken(result)
 	}
-	if s.cfg.pages.add(key, result, x.method.result) {
-		if projected, ok := s.cfg.pages.appendKnown(answer, from, key, x.method.result); ok {
-			return projected, nil, nil
-		}
-	}
 	answer = x.method.result.appendObject(answer, answer[from:]) // behind its source
+	s.cfg.pages.add(key, answer[from:end], answer[end:])
 	return append(answer[:from], answer[end:]...), nil, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"sync"
 
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -21,10 +20,9 @@ const (
 	hashedPage = 1 << 10
 )
 
-// A pageCache holds projected pages of lists, which are long and seldom change. Of a result, it
-// caches the part up to the end of the array: a cursor after it may differ each time. Pages that
-// differ by caller are projected each time, and replace others. The zero pageCache is ready for
-// use.
+// A pageCache holds projected pages of lists, which are long and seldom change, for a core that does
+// not project them itself, such as a gateway. Pages that differ by caller are projected each time,
+// and replace others. The zero pageCache is ready for use.
 type pageCache struct {
 	mu    sync.Mutex // guards the fields below
 	pages map[pageKey]page
@@ -37,69 +35,36 @@ type pageKey struct {
 	hash   uint64
 }
 
-// A page is a result up to the end of its array, as the core returned it and as sessions send it.
-// Its bytes are never changed.
+// A page is a result, as the core returned it and as sessions send it. Its bytes are never changed.
 type page struct{ modern, projected []byte }
 
 func (p page) size() int { return len(p.modern) + len(p.projected) }
 
-// splitPage returns the part of a result up to the last array, and an object with the members after
-// it, in new memory. The array is that of the list, unless the part is not in the cache.
-func splitPage(key pageKey, result []byte) (head, rest []byte, ok bool) {
-	switch key.method {
-	case wire.MethodToolsList, wire.MethodPromptsList, wire.MethodResourcesList, wire.MethodResourcesTemplatesList:
-		ok = minPage <= len(result) && len(result) <= maxPage
-	}
-	end := bytes.LastIndexByte(result, ']') + 1
-	if !ok || end == 0 || end == len(result) || result[end] != ',' && result[end] != '}' {
-		return nil, nil, false
-	}
-	rest = append([]byte{'{'}, bytes.TrimPrefix(result[end:], []byte{','})...)
-	return result[:end], rest, true
-}
-
-// appendKnown replaces the result at an offset of answer with its projection, if its array is
-// cached.
-func (c *pageCache) appendKnown(answer []byte, from int, key pageKey, to *projection) ([]byte, bool) {
-	head, rest, ok := splitPage(key, answer[from:])
-	if !ok {
+// appendKnown replaces the result at an offset of answer with its projection, if it is cached.
+func (c *pageCache) appendKnown(answer []byte, from int, key pageKey) ([]byte, bool) {
+	if !key.find(answer[from:]) {
 		return nil, false
 	}
 	c.mu.Lock()
-	p := c.pages[key.hashed(head)]
+	p, ok := c.pages[key]
 	c.mu.Unlock()
-	if !bytes.Equal(p.modern, head) {
+	if !ok || !bytes.Equal(p.modern, answer[from:]) {
 		return nil, false
 	}
-	if _, ok := jsonscan.Get(rest, "resultType"); ok {
-		return nil, false // it may be other than complete
-	}
-	answer = append(answer[:from], p.projected...)
-	if after := to.appendObject(nil, rest); len(after) > len("{}") {
-		return append(append(answer, ','), after[1:]...), true
-	}
-	return append(answer, '}'), true
+	return append(answer[:from], p.projected...), true
 }
 
-// add projects the part of a result up to the end of the array and caches it. It reports false for
-// a result that contains another array after that.
-func (c *pageCache) add(key pageKey, result []byte, to *projection) bool {
-	head, _, ok := splitPage(key, result)
-	if !ok {
-		return false
+// add caches a result, if it is a page of a list.
+func (c *pageCache) add(key pageKey, modern, projected []byte) {
+	if !key.find(modern) {
+		return
 	}
-	closed := append(append(make([]byte, 0, len(head)+1), head...), '}')
-	if jsonscan.Valid(closed, jsonscan.Limits{}) != nil {
-		return false // the last array is within another member
-	}
-	projected := to.apply(closed)
-	p := page{closed[:len(closed)-1], bytes.Clone(projected[:len(projected)-1])}
+	p := page{bytes.Clone(modern), bytes.Clone(projected)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pages == nil {
 		c.pages = map[pageKey]page{}
 	}
-	key = key.hashed(head)
 	c.bytes += p.size() - c.pages[key].size()
 	c.pages[key] = p
 	for other, q := range c.pages {
@@ -111,14 +76,22 @@ func (c *pageCache) add(key pageKey, result []byte, to *projection) bool {
 			c.bytes -= q.size()
 		}
 	}
-	return true
 }
 
-// hashed returns the key with the hash of a page, FNV-1a of its length and end.
-func (k pageKey) hashed(head []byte) pageKey {
-	k.hash = uint64(len(head))
-	for _, b := range head[max(0, len(head)-hashedPage):] {
+// find completes the key of a result by a hash, FNV-1a of its length and end. It reports false for a
+// result that is not cached.
+func (k *pageKey) find(result []byte) bool {
+	switch k.method {
+	case wire.MethodToolsList, wire.MethodPromptsList, wire.MethodResourcesList, wire.MethodResourcesTemplatesList:
+	default:
+		return false
+	}
+	if len(result) < minPage || len(result) > maxPage {
+		return false
+	}
+	k.hash = uint64(len(result))
+	for _, b := range result[max(0, len(result)-hashedPage):] {
 		k.hash = (k.hash ^ uint64(b)) * 0x100000001b3
 	}
-	return k
+	return true
 }
