@@ -206,9 +206,13 @@ func catalogueLargeWorkloads() []workload {
 		})
 	}
 	once := bound{of: baseline, cpu: 1.5}
-	add("arguments-1m", "arguments of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.CountTool}, once)
-	add("result-1m", "a result of 1 MiB", load.Call{Era: echo.Modern, Tool: echo.LargeTool}, once)
 	for _, era := range eras() {
+		arguments := once
+		if era == echo.Session {
+			arguments.cpu = 2 // the call is also copied into the form of the modern era
+		}
+		add("arguments-1m", "arguments of 1 MiB", load.Call{Era: era, Tool: echo.CountTool}, arguments)
+		add("result-1m", "a result of 1 MiB", load.Call{Era: era, Tool: echo.LargeTool}, once)
 		add("notes", fmt.Sprintf("%d progress notifications in one call", echo.Notifications),
 			load.Call{Era: era, Tool: echo.NotificationsTool, SSE: true}, bound{of: baseline, cpu: 1.25})
 	}
