@@ -228,19 +228,22 @@ func (w *taskWait) wakeLocked() {
 // deliver passes responses to open questions and ignores other responses. It returns an error if
 // the responses do not match the form of the questions.
 func (w *taskWait) deliver(ctx context.Context, responses []byte) error {
-	own := []byte{'{'}
 	w.table.mu.Lock()
-	for raw, response := range jsonscan.Members(responses) {
-		key, ok := strings.CutPrefix(string(raw), w.prefix)
-		if _, isOpen := jsonscan.Get(w.open, string(raw)); w.open == nil || !ok || !isOpen {
+	open := w.open
+	w.table.mu.Unlock()
+	own := []byte{'{'} // made without the lock: the responses may be many, and other callers wait for it
+	for key := range jsonscan.Members(open) {
+		response, ok := jsonscan.Get(responses, string(key))
+		if !ok {
 			continue
 		}
 		if len(own) > 1 {
 			own = append(own, ',')
 		}
-		own = append(append(jsonscan.AppendQuote(own, key), ':'), response...)
+		own = append(append(jsonscan.AppendQuote(own, strings.TrimPrefix(string(key), w.prefix)), ':'), response...)
 	}
-	if len(own) == 1 {
+	w.table.mu.Lock()
+	if len(own) == 1 || len(w.open) == 0 || &w.open[0] != &open[0] { // another request was faster
 		w.table.mu.Unlock()
 		return nil
 	}
