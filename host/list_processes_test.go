@@ -41,3 +41,21 @@ func TestListOfMoreServersThanProcesses(t *testing.T) {
 		})
 	}
 }
+
+// A process that is not used makes room for another process also if its caller reads no lists.
+func TestProcessesWithoutListsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fakes := map[string]*fakeProcess{}
+		for n := range 3 {
+			fakes[fmt.Sprint("s", n)] = &fakeProcess{handler: newServer(fmt.Sprint("s", n))}
+		}
+		h := openFakes(t, fakes, `{"limits": {"processes": 2}}`)
+		for name := range fakes {
+			c := client(t, h, &policy.Caller{Server: name})
+			if _, err := c.ReadResource(t.Context(), "file:///"+name); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}

@@ -84,8 +84,11 @@ func (i *instance) countProcess() error {
 	if all <= limit && own <= most {
 		return nil
 	}
+	now := time.Now()
 	ends := func(s *Conn) bool {
-		return (own <= most || s.in.pool.caller.Key() == principal) && s.in.pool.lists.WereRead()
+		used, _ := s.IdleSince(now)
+		return (own <= most || s.in.pool.caller.Key() == principal) &&
+			(s.in.pool.lists.WereRead() || now.Sub(used) >= listsExpected)
 	}
 	if all < maxEnding*limit && own < maxEnding*most && u.env.endIdle(u, ends) {
 		return nil
@@ -96,6 +99,9 @@ func (i *instance) countProcess() error {
 	e.RetryAfter = limits.RetryAfter
 	return e
 }
+
+// listsExpected is how long a process without a request is kept for its lists. Some callers read no lists.
+const listsExpected = 10 * time.Second
 
 // processWait is the delay of the next attempt to start a process that the limit has refused, unless a
 // process becomes free before.
