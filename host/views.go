@@ -6,8 +6,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// maxViews bounds the views that are kept.
-const maxViews = 1000
+// maxViews bounds the views that are kept. Callers beyond it, in turn, find none of their views.
+const maxViews = 2500
 
 // evictView removes the view that was not used for the longest time, among the views of the principal
 // with the most views: a caller must not be able to remove the views of others. Its subscriptions
@@ -15,11 +15,11 @@ const maxViews = 1000
 func evictView(views map[string]*View) {
 	counts := map[string]int{}
 	for _, v := range views {
-		counts[v.caller.Key()]++
+		counts[v.principal]++
 	}
 	oldest, most := "", 0
 	for key, v := range views {
-		n := counts[v.caller.Key()]
+		n := counts[v.principal]
 		if n > most || n == most && v.used.Before(views[oldest].used) {
 			oldest, most = key, n
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// maxPools limits the sessions or principals whose lists of a server are kept, as there are views.
+// maxPools limits the sessions or principals whose lists of a server are kept.
 const maxPools = 1000
 
 func newPool(u *Server, c *policy.Caller) *Pool {
