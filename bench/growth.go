@@ -22,6 +22,7 @@ type growthCell struct {
 	url      bool                 // the program is a gateway before a server in another process
 	sessions bool                 // the size is the number of open sessions
 	callers  bool                 // the size is the number of principals
+	apart    bool                 // each of them has a connection
 }
 
 // name returns the name of the program of a size.
@@ -63,6 +64,9 @@ func catalogueGrowthWorkloads() []workload {
 			w.name, w.title = "gateway-"+w.name, "gateways, "+w.title
 		}
 		for _, n := range g.sizes[1:] {
+			if g.apart { // each connection costs caches of the processor and of the system
+				break
+			}
 			w.bounds = append(w.bounds, bound{subject: g.name(n), of: g.name(g.sizes[0]), cpu: maxGrowth})
 		}
 		all = append(all, w)
@@ -92,7 +96,7 @@ func catalogueGrowthWorkloads() []workload {
 	add("callers", "calls by principals in turn, with tokens, through a gateway to a shared server", relaying, echoed,
 		growthCell{noun: "callers", sizes: []int{1, 100, 2_000}, url: true, callers: true, args: callers("-shared")})
 	add("callers-apart", "the same, with a connection for each principal", relaying, echoed,
-		growthCell{noun: "callers", sizes: []int{1, 100, 500}, url: true, callers: true, args: callers()})
+		growthCell{noun: "callers", sizes: []int{1, 100, 500}, url: true, callers: true, apart: true, args: callers()})
 	return all
 }
 

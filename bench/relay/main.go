@@ -48,7 +48,7 @@ func main() {
 	flag.IntVar(&o.tools, "tools", 0, "number of tools of servers in this process, in place of the servers at -url")
 	flag.IntVar(&o.servers, "servers", 1, "number of servers")
 	flag.IntVar(&o.callers, "callers", 0, "principals of patchbay, each with its token; without them, there is no authorization")
-	flag.BoolVar(&o.shared, "shared", false, "principals share the connection to the first server")
+	flag.BoolVar(&o.shared, "shared", false, "principals share the connections to the servers")
 	flag.StringVar(&o.extra, "extra", "", "what patchbay does besides: policy-200, policy-200-all, records, pins or pins-and-records")
 	flag.StringVar(&o.dir, "dir", "", "folder for files of extra")
 	flag.Parse()

@@ -54,13 +54,16 @@ func (e Extra) Rules() string {
 	return `{"default":"allow","rules":[` + strings.Join(all, ",") + `]}`
 }
 
-// settings returns the settings of a file. If shared is set, callers share the connection to the first
-// server.
-func (e Extra) settings(shared bool) string {
+// settings returns the settings of a file. Callers share the connections to the given number of servers.
+func (e Extra) settings(shared int) string {
 	// No search in place of a long list, and no rate of a caller, which the load would exceed.
 	settings := `{"tools":{"mode":"list"},"limits":{"perCaller":"off"}`
-	if shared {
-		settings += fmt.Sprintf(`,"servers":{%q:{"share":"shared"}}`, echo.GatewayServer(0))
+	if shared > 0 {
+		entries := make([]string, shared)
+		for i := range entries {
+			entries[i] = fmt.Sprintf(`%q:{"share":"shared"}`, echo.GatewayServer(i))
+		}
+		settings += `,"servers":{` + strings.Join(entries, ",") + `}`
 	}
 	if e == Policy200 || e == Policy200All {
 		settings += `,"policy":` + e.Rules()

@@ -26,7 +26,7 @@ type Servers struct {
 	Command []string
 	Extra   Extra
 	Dir     string // for files of Extra
-	// Shared makes all callers share the connection to the first server.
+	// Shared makes all callers share the connection to a server.
 	Shared bool
 	// State has pins, which are compared if it is not nil.
 	State state.Store
@@ -66,8 +66,12 @@ func Open(s Servers) (*host.Host, error) {
 	for i := range entries {
 		entries[i] = fmt.Sprintf(`%q:%s`, echo.GatewayServer(i), s.entry())
 	}
+	shared := 0
+	if s.Shared {
+		shared = s.N
+	}
 	file, err := config.Parse([]byte(`{"mcpServers":{` + strings.Join(entries, ",") + `},"patchbay":` +
-		s.Extra.settings(s.Shared) + "}"))
+		s.Extra.settings(shared) + "}"))
 	if err != nil {
 		return nil, err
 	}
