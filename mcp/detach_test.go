@@ -572,11 +572,11 @@ func TestExecutionIsListedOnlyInItsRevision(t *testing.T) {
 }
 
 // raw sends a request without params and returns its result.
-func (p *handlerPeer) raw(method string) string {
+func (p *handlerPeer) raw(method string, params ...string) string {
 	p.Helper()
 	req, err := mcp.NewRequest(&jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(
-		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"` + p.revision +
-			`","io.modelcontextprotocol/clientCapabilities":{}}}`)})
+		`{` + strings.Join(append(params, `"_meta":{"io.modelcontextprotocol/protocolVersion":"`+p.revision+
+			`","io.modelcontextprotocol/clientCapabilities":{}}`), ",") + `}`)})
 	if err != nil {
 		p.Fatal(err)
 	}

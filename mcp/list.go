@@ -118,8 +118,8 @@ func paginate[V, E any](
 	next := func(last string) string {
 		return s.sealer.SealText([]byte(last), "cursor", set.kind, req.Principal.Key())
 	}
-	if after == "" && s.opts.Visible == nil {
-		page, last := set.firstPage(s.opts.PageSize)
+	if s.opts.Visible == nil {
+		page, last := set.page(after, s.opts.PageSize)
 		if last == "" {
 			return page, "", nil
 		}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 
@@ -35,7 +36,8 @@ type featureSet[V, E any] struct {
 type featureSnapshot[V, E any] struct {
 	byName map[string]*featureEntry[V, E]
 	sorted []*featureEntry[V, E]
-	first  atomic.Pointer[listPage[V]] // the first page of the list of all features; nil until it is needed
+	pages  sync.Map     // of *listPage[V], by the index of the first item
+	kept   atomic.Int64 // bytes, also of pages over the limit
 }
 
 type featureEntry[V, E any] struct {
@@ -79,20 +81,32 @@ func (s *featureSet[V, E]) lookup(name string) (*featureEntry[V, E], bool) {
 
 func (s *featureSet[V, E]) list() []*featureEntry[V, E] { return s.snapshot().sorted }
 
-// firstPage returns the first page of all features, and its last name if another page follows.
-func (s *featureSet[V, E]) firstPage(size int) (page *listPage[V], last string) {
+// maxKept limits the pages of a list that are kept, in bytes of their items: such as 15,000 tools of
+// 1 KB. The pages of a longer list are assembled for each request.
+const maxKept = 16 << 20
+
+// page returns the page of all features after a name, and its last name if another page follows. It
+// keeps the pages that clients read from the first page on.
+func (s *featureSet[V, E]) page(after string, size int) (page *listPage[V], last string) {
 	snap := s.snapshot()
-	if size < len(snap.sorted) {
-		last = snap.sorted[size-1].name
+	start := sort.Search(len(snap.sorted), func(i int) bool { return snap.sorted[i].name > after })
+	end := min(start+size, len(snap.sorted))
+	if end < len(snap.sorted) {
+		last = snap.sorted[end-1].name
 	}
-	if page = snap.first.Load(); page != nil {
-		return page, last
+	if page, ok := snap.pages.Load(start); ok {
+		return page.(*listPage[V]), last
 	}
-	page = &listPage[V]{isKept: true}
-	for _, e := range snap.sorted[:min(size, len(snap.sorted))] {
+	page = &listPage[V]{}
+	bytes := 0
+	for _, e := range snap.sorted[start:end] {
 		page.add(e.value, e.encoded)
+		bytes += len(e.encoded.json)
 	}
-	snap.first.Store(page)
+	if start%size == 0 && snap.kept.Add(int64(bytes)) <= maxKept {
+		page.isKept = true
+		snap.pages.Store(start, page)
+	}
 	return page, last
 }
 

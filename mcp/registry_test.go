@@ -365,3 +365,54 @@ func TestEncodedListsAreCachedAndNeverStale(t *testing.T) {
 	b.Remove()
 	want("none")
 }
+
+// Pages are kept from the first page on. A cursor remains valid while tools come and go, and then begins
+// a page that is not kept.
+func TestPagesAreCurrentAfterChanges(t *testing.T) {
+	s := mcp.NewServer("server", "1", &mcp.ServerOptions{PageSize: 2})
+	p := &handlerPeer{TB: t, handler: s, revision: "2026-07-28"}
+	read := func(cursor string) (names, next string) {
+		t.Helper()
+		var params []string
+		if cursor != "" {
+			params = append(params, `"cursor":"`+cursor+`"`)
+		}
+		var r struct {
+			Tools      []struct{ Name string }
+			NextCursor string
+		}
+		if err := json.Unmarshal([]byte(p.raw("tools/list", params...)), &r); err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range r.Tools {
+			names += tool.Name
+		}
+		return names, r.NextCursor
+	}
+	want := func(cursor string, pages ...string) (last string) {
+		t.Helper()
+		for i, want := range pages {
+			names, next := read(cursor)
+			if names != want || (next == "") != (i == len(pages)-1) {
+				t.Errorf("page %d: got %q and the cursor %q, want %q", i, names, next, want)
+			}
+			if next != "" {
+				last = next
+			}
+			cursor = next
+		}
+		return last
+	}
+	nothing := func(context.Context, struct{}) (string, error) { return "", nil }
+	for _, name := range []string{"b", "c", "d", "e", "f"} {
+		mcp.AddTool(s, &mcp.Tool{Name: name}, nothing)
+	}
+	want("", "bc", "de", "f")
+	last := want("", "bc", "de", "f")
+	a := mcp.AddTool(s, &mcp.Tool{Name: "a"}, nothing)
+	want(last, "f")
+	want("", "ab", "cd", "ef")
+	want(last, "f")
+	a.Remove()
+	want("", "bc", "de", "f")
+}
