@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,7 +143,7 @@ func newStream(ctx context.Context, h Handler, conn Conn, opts *ServeOptions) *s
 	}
 	s.lines, _ = conn.(lineConn)
 	s.out = s.write
-	s.calls.MaxCalls = opts.MaxInFlight
+	s.calls.MaxCalls = int32(min(opts.MaxInFlight, math.MaxInt32))
 	s.ctx, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	s.listening, s.unlisten = context.WithCancelCause(s.ctx)
 	s.config = legacy.Config{Core: core{s}, Logger: s.log, Calls: &s.calls, Cancelled: cancelledBecause}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"unique"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -79,7 +80,7 @@ func OpenStateless(ctx context.Context, cfg *Config, version string) (*Session, 
 func newSession(ctx context.Context, cfg *Config, rev wire.Revision) *Session {
 	s := &Session{cfg: cfg, rev: rev, calls: cfg.Calls}
 	if s.calls == nil {
-		s.own.MaxCalls = cfg.MaxInFlight
+		s.own.MaxCalls = int32(min(cfg.MaxInFlight, math.MaxInt32))
 		s.calls = &s.own
 	}
 	if ctx.Done() != nil {

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,10 +44,11 @@ var ErrTooManyQuestions = errors.New("too many requests to the peer are waiting 
 // A Table holds the requests in progress. The zero Table is empty and ready. Its limits must not
 // change after the first use. All methods are safe for concurrent use, and none blocks.
 type Table struct {
-	MaxCalls     int // zero means DefaultMaxCalls
-	MaxQuestions int // zero means DefaultMaxQuestions
+	MaxCalls     int32 // zero means DefaultMaxCalls
+	MaxQuestions int32 // zero means DefaultMaxQuestions
 
 	mu        sync.Mutex           // guards the fields below
+	only      *Call                // a call that began while there was no other; not in calls
 	calls     map[jsonrpc.ID]*Call // without cancelled calls
 	running   int32                // number of calls that did not end, including cancelled calls
 	closed    bool                 // no call may begin
@@ -81,18 +84,48 @@ func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Erro
 	switch {
 	case t.closed:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
-	case t.calls[id] != nil:
+	case t.find(id) != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
-	case int(t.running) >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
+	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
 		return wire.Busy("too many requests in progress")
 	}
 	c.table, c.id, c.ctx.Context = t, id, ctx
-	if t.calls == nil {
+	t.running++
+	switch {
+	case t.only == nil:
+		t.only = c
+		return nil
+	case t.calls == nil:
 		t.calls = map[jsonrpc.ID]*Call{}
 	}
 	t.calls[id] = c
-	t.running++
 	return nil
+}
+
+// find returns the call with an id, or nil. The caller must hold t.mu.
+func (t *Table) find(id jsonrpc.ID) *Call {
+	if t.only != nil && t.only.id == id {
+		return t.only
+	}
+	return t.calls[id]
+}
+
+// remove removes a call that find returns. The caller must hold t.mu.
+func (t *Table) remove(c *Call) {
+	if t.only == c {
+		t.only = nil
+	} else {
+		delete(t.calls, c.id)
+	}
+}
+
+// all returns the calls. The caller must hold t.mu.
+func (t *Table) all() []*Call {
+	all := slices.Collect(maps.Values(t.calls))
+	if t.only != nil {
+		all = append(all, t.only)
+	}
+	return all
 }
 
 // Context returns the context to serve the call with. It ends when the call is cancelled, with that
@@ -115,7 +148,7 @@ func (c *Call) End() (respond bool) {
 	c.ended = true
 	respond = !c.cancelled
 	if respond {
-		delete(t.calls, c.id)
+		t.remove(c)
 	}
 	t.mu.Unlock()
 	c.ctx.End(nil)
@@ -127,10 +160,10 @@ func (c *Call) End() (respond bool) {
 // ends.
 func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 	t.mu.Lock()
-	c := t.calls[id]
+	c := t.find(id)
 	if c != nil {
 		c.cancelled = true
-		delete(t.calls, id)
+		t.remove(c)
 	}
 	t.mu.Unlock()
 	if c == nil {
@@ -145,11 +178,11 @@ func (t *Table) Cancel(id jsonrpc.ID, cause error) bool {
 func (t *Table) CancelAll(ctx context.Context, cause error) (ids []jsonrpc.ID) {
 	t.mu.Lock()
 	var calls []*Call
-	for id, c := range t.calls {
+	for _, c := range t.all() {
 		if c.ctx.Context == ctx {
 			c.cancelled = true
-			delete(t.calls, id)
-			calls, ids = append(calls, c), append(ids, id)
+			t.remove(c)
+			calls, ids = append(calls, c), append(ids, c.id)
 		}
 	}
 	t.mu.Unlock()
@@ -169,7 +202,7 @@ func (t *Table) Close(cause error) {
 		return
 	}
 	t.closed = true
-	for _, c := range t.calls {
+	for _, c := range t.all() {
 		c.ctx.End(cause)
 	}
 }

@@ -48,13 +48,13 @@ func (t *Table) Offer(id jsonrpc.ID) (q *Question, freed <-chan struct{}, err er
 }
 
 // ask adds a question if there are fewer than the given number. The caller holds the lock.
-func (t *Table) ask(id jsonrpc.ID, places int) (*Question, error) {
+func (t *Table) ask(id jsonrpc.ID, places int32) (*Question, error) {
 	switch {
 	case t.hungUp != nil:
 		return nil, t.hungUp
 	case t.questions[id] != nil:
 		return nil, fmt.Errorf("a request with id %s is waiting for a response already", id)
-	case len(t.questions) >= places:
+	case len(t.questions) >= int(places):
 		return nil, ErrTooManyQuestions
 	}
 	q := &Question{ID: id, table: t, answer: make(chan *jsonrpc.Message, 1)}
