@@ -117,7 +117,7 @@ func Find(plain []byte, pointer string) int {
 	d := jsonscan.Descend(plain)
 	at := d.At()
 	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		found := enter(plain, &d, strings.NewReplacer("~1", "/", "~0", "~").Replace(step))
+		found := enter(plain, &d, pointerUnescapes.Replace(step))
 		if found < 0 {
 			break
 		}

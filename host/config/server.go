@@ -170,7 +170,7 @@ func (s *Server) setCommand(value []byte) (err error) {
 
 // serverType parses a type in its various spellings.
 func serverType(name string) (ServerType, error) {
-	switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name)) {
+	switch typeMarks.Replace(strings.ToLower(name)) {
 	case "stdio", "local":
 		return TypeStdio, nil
 	case "http", "streamablehttp", "remote":

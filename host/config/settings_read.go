@@ -84,7 +84,7 @@ func (p *Problems) Add(pointer, format string, args ...any) {
 func memberPath(pointer string) string {
 	var b strings.Builder
 	for step := range strings.SplitSeq(pointer[1:], "/") {
-		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		step = pointerUnescapes.Replace(step)
 		_, err := strconv.Atoi(step)
 		switch {
 		case err == nil:
@@ -107,10 +107,16 @@ var plainMember = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 func Pointer(steps ...string) string {
 	var b strings.Builder
 	for _, step := range steps {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
+		b.WriteString("/" + pointerEscapes.Replace(step))
 	}
 	return b.String()
 }
+
+var (
+	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
+	typeMarks        = strings.NewReplacer("-", "", "_", "")
+)
 
 // read validates the settings with their schema, decodes them, and checks rules that no schema can
 // state.
