@@ -32,7 +32,7 @@ func (c *encoder) appendForm(b, raw []byte) []byte {
 		if b = append(b, '{'); c.hides(raw) {
 			b = append(b, `"masked":true,`...)
 		}
-		b = c.appendMapped(append(b, `"full":`...), raw, c.mask)
+		b = c.appendMapped(append(b, `"full":`...), raw, c.record.Mask)
 	default:
 		b = c.appendShape(append(b, `{"shape":`...), raw, 0)
 	}
@@ -41,7 +41,7 @@ func (c *encoder) appendForm(b, raw []byte) []byte {
 
 // hides reports whether a value contains secrets.
 func (c *encoder) hides(raw []byte) (found bool) {
-	walk(raw, func(text string) { found = found || c.mask(text) != text })
+	walk(raw, func(text string) { found = found || c.record.Mask(text) != text })
 	return found
 }
 
@@ -82,7 +82,7 @@ func (c *encoder) appendShape(b, raw []byte, depth int) []byte {
 			if n > 1 {
 				b = append(b, ',')
 			}
-			name := c.mask(string(key))
+			name := c.record.Mask(string(key))
 			b = append(rawjson.AppendQuote(b, name[:min(len(name), maxShapeName)]), ':')
 			b = c.appendShape(b, value, depth+1)
 		}
@@ -216,7 +216,7 @@ func (c *encoder) redact(text string) string {
 	if c.searched += min(len(text), maxRedactInput); c.searched > maxSearched {
 		return fmt.Sprintf("[omitted] (%d characters)", length)
 	}
-	if text = c.mask(text); len(text) > maxRedactInput {
+	if text = c.record.Mask(text); len(text) > maxRedactInput {
 		text = text[:maxRedactInput]
 		if end := strings.LastIndexAny(text, " \t\r\n"); end > 0 { // the last word may be a part of a secret
 			text = text[:end]

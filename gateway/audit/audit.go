@@ -205,14 +205,12 @@ func (o *Options) fill() error {
 // Record implements [event.Recorder]. It returns at once, except for the intents of a strict log. The
 // error is [ErrFull], [ErrClosed] or, for an intent, a [*StoreError].
 func (l *Log) Record(r *event.Record) error {
+	if r.Event == event.Intent && !l.opts.Strict {
+		return nil
+	}
 	e := &entry{record: r, size: len(r.Arguments) + len(r.Result) + len(r.Answers) + len(r.Detail)}
-	switch r.Event {
-	case event.Intent, event.Answer:
-		if l.opts.Strict {
-			e.stored = make(chan error, 1)
-		} else if r.Event == event.Intent {
-			return nil
-		}
+	if (r.Event == event.Intent || r.Event == event.Answer) && l.opts.Strict {
+		e.stored = make(chan error, 1)
 	}
 	if err := l.add(e); err != nil || e.stored == nil {
 		return err

@@ -37,9 +37,9 @@ type encoder struct {
 	form     Arguments
 	public   string // the key, in hex
 	hmac     hash.Hash
-	sum      []byte // of hmac
-	brief    bool   // leave out arguments and details
-	mask     func(string) string
+	sum      []byte        // of hmac
+	brief    bool          // leave out arguments and details
+	record   *event.Record // the present record
 }
 
 func newEncoder(o *Options) encoder {
@@ -91,7 +91,7 @@ func (c *encoder) member(b []byte, name, text string) []byte {
 
 // text returns a text without secrets, and not too long.
 func (c *encoder) text(text string) string {
-	if text = c.mask(text); len(text) <= maxText {
+	if text = c.record.Mask(text); len(text) <= maxText {
 		return text
 	}
 	end := maxText
@@ -102,7 +102,7 @@ func (c *encoder) text(text string) string {
 }
 
 func (c *encoder) appendRecord(b []byte, r *event.Record) []byte {
-	c.mask = r.Mask
+	c.record = r
 	at := r.Start
 	if r.Duration > 0 {
 		at = at.Add(r.Duration)
@@ -125,7 +125,7 @@ func (c *encoder) appendRecord(b []byte, r *event.Record) []byte {
 	b = c.appendDecision(b, r)
 	b = c.appendOutcome(b, r)
 	if len(r.Detail) > 0 && !c.brief && rawjson.Valid(r.Detail) == nil {
-		b = c.appendMapped(append(b, `,"detail":`...), r.Detail, c.mask)
+		b = c.appendMapped(append(b, `,"detail":`...), r.Detail, r.Mask)
 	}
 	return b
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 
@@ -210,11 +211,19 @@ func Set(object []byte, name string, value []byte) []byte {
 // Unquote decodes a JSON string with its quotes. It returns an error for anything but one valid
 // string.
 func Unquote(raw []byte) (string, error) {
+	if n := len(raw) - 1; n > 0 && raw[0] == '"' && raw[n] == '"' && isPlain(raw[1:n]) {
+		return string(raw[1:n]), nil
+	}
 	text, err := jsontext.AppendUnquote(nil, raw)
 	if err != nil {
 		return "", err
 	}
 	return string(text), nil
+}
+
+// isPlain reports whether the text of a string consists of printable ASCII without escapes.
+func isPlain(text []byte) bool {
+	return !slices.ContainsFunc(text, func(c byte) bool { return c < ' ' || c > '~' || c == '"' || c == '\\' })
 }
 
 // AppendQuote appends s to dst as a JSON string. It replaces bytes that are not UTF-8 with U+FFFD.

@@ -70,7 +70,7 @@ type Call struct {
 	Request *mcp.Request // replaced, never changed in place
 
 	Record    *event.Record    // observe; nil without a Recorder
-	NewID     func() string    // observe: makes the ID of a call that begins
+	IDs       IDs              // observe: makes the ID of a call that begins
 	Policy    policy.Policy    // authorize; nil without a policy
 	Server    *server.Server   // authorize: the configuration about which the policy decided; nil without a policy
 	Action    *policy.Action   // authorize; nil without a policy and a Recorder
@@ -84,6 +84,9 @@ type Call struct {
 
 	earlier *earlier // see Continues
 }
+
+// IDs make the IDs of calls.
+type IDs interface{ Next() string }
 
 // A Task identifies a task, and the tool that was called.
 type Task struct {
@@ -181,7 +184,7 @@ func (c *Call) ID() string {
 		}
 	}
 	if c.Record.Call == "" {
-		c.Record.Call = c.NewID()
+		c.Record.Call = c.IDs.Next()
 	}
 	return c.Record.Call
 }

@@ -30,7 +30,7 @@ type Calls struct {
 func (o *Calls) Call(next call.Next) call.Next {
 	return func(ctx context.Context, c *call.Call) (res mcp.Result, err error) {
 		if o.Recorder != nil {
-			c.Record, c.NewID = &event.Record{Event: event.Intent, Start: time.Now()}, o.IDs.Next
+			c.Record, c.IDs = &event.Record{Event: event.Intent, Start: time.Now()}, o.IDs
 		}
 		res, err = next(ctx, c)
 		if c.Record != nil {
