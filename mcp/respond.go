@@ -85,12 +85,12 @@ func appendContained(dst []byte, ctx context.Context, req *Request, res Result) 
 	defer recovered(ctx, req.logger(), req.Method, &err)
 	form, isList := req.form(), isListResult(res)
 	req.env.Projected = form != 0 && isList
-	if raw, ok := res.(RawResult); ok && req.isChecked(raw) {
-		return appendRaw(dst, raw), nil
-	}
 	var carrier wire.Splicer
-	if isList && (req.env.Projected || req.has(wire.ResultType)) { // otherwise package legacy reads the result
+	if req.env.Projected || req.has(wire.ResultType) { // otherwise package legacy reads the result
 		carrier, _ = req.env.Carrier.(wire.Splicer)
+	}
+	if raw, ok := res.(RawResult); ok && req.isChecked(raw) {
+		return appendRaw(dst, raw, carrier), nil
 	}
 	return encodeResult(dst, res, req.server, form, carrier)
 }

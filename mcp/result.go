@@ -85,7 +85,7 @@ func encodeResult(
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))
 		}
-		return appendRaw(dst, raw), nil
+		return appendRaw(dst, raw, nil), nil
 	}
 	dst = append(dst, '{')
 	empty := len(dst)
@@ -147,10 +147,13 @@ func isListResult(res Result) bool {
 }
 
 // appendRaw appends a raw result on one line, and adds resultType, which results of older servers
-// lack.
-func appendRaw(dst []byte, raw RawResult) []byte {
+// lack. The carrier, which may be nil, writes a long result, which must never change.
+func appendRaw(dst []byte, raw RawResult, carrier wire.Splicer) []byte {
 	from := len(dst)
 	if _, ok := jsonscan.Get(raw, "resultType"); ok {
+		if carrier != nil && jsonscan.IsOneLine(raw) && carrier.Splice(dst, raw) {
+			return dst
+		}
 		dst = append(dst, raw...)
 		jsonscan.OneLine(dst[from:])
 		return dst

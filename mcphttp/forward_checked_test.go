@@ -77,3 +77,47 @@ func TestForwardedResultIsCheckedUnlessTheTransportHas(t *testing.T) {
 		})
 	}
 }
+
+// A long result reaches the client on one line, whether or not the server sent it so.
+func TestLongForwardedResultIsOnOneLine(t *testing.T) {
+	oneLine := strings.NewReplacer("\n", " ", "\r", " ")
+	text := strings.Repeat(`a\né `, 10_000)
+	for name, sent := range map[string]string{
+		"one line":      `{"resultType":"complete","content":[{"type":"text","text":"` + text + `"}]}`,
+		"several lines": "{\"resultType\":\"complete\",\n\"content\":[{\"type\":\"text\",\r\n\"text\":\"" + text + "\"}]}",
+		"no type":       `{"content":[{"type":"text","text":"` + text + `"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				m, err := jsonrpc.Decode(body)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				result := sent
+				if m.Method == "server/discover" {
+					result = `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}}`
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+			}))
+			defer server.Close()
+			c, err := mcp.Connect(t.Context(), mcphttp.NewTransport(server.URL, nil), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			f := start(t, mcp.Forward(c), nil)
+			body, headers := modernCall("tools/call", `"name":"a"`)
+			got := f.do(http.MethodPost, body, headers...)
+			want := oneLine.Replace(sent)
+			if name == "no type" {
+				want = `{"resultType":"complete",` + want[1:]
+			}
+			if m, err := jsonrpc.Decode([]byte(got.body)); err != nil || string(m.Result) != want {
+				t.Errorf("got status %d, %d bytes %.200s, %v, want %d bytes", got.status, len(got.body), got.body, err, len(want))
+			}
+		})
+	}
+}
