@@ -23,7 +23,7 @@ const (
 	maxFirst = 1
 	// maxFanOut is the largest accepted CPU time of a change, as a multiple of
 	// bare net/http.
-	maxFanOut = 1.2
+	maxFanOut, openFanOut = 1.2, 1.35 // the latter is that of today, in sessions
 )
 
 func catalogueChangeWorkloads() []workload {
@@ -163,7 +163,7 @@ func (b *bench) writeChanges(out io.Writer, w workload, all []*listeningServer) 
 			ratio := ratioByRound(l.cpu, all[i].cpu)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(l.wall, all[i].wall)))
 			if l.name == ours {
-				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio, most: maxFanOut,
+				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio, most: maxFanOut, open: openFanOut,
 					unit: "×", margin: noisy})
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 
@@ -48,7 +49,7 @@ func catalogueGatewayWorkloads() []workload {
 		if era == echo.Session { // a relay of lines cannot translate
 			w.gateway.programs = []string{direct, sdkRelay, ours}
 		} else {
-			w.bounds = []bound{{of: lineRelay, cpu: 1.5}, {of: sdkRelay, above: 6}}
+			w.bounds = []bound{{of: lineRelay, cpu: 1.5, open: 1.75}, {of: sdkRelay, above: 6}}
 		}
 		all = append(all, w)
 	}
@@ -57,7 +58,7 @@ func catalogueGatewayWorkloads() []workload {
 			title:   "client, gateway and server in one process, " + count(width, "call") + " in flight",
 			gateway: &gatewayCell{memory: true, programs: []string{direct, ours}}}
 		if width == 1 {
-			w.bounds = []bound{{of: direct, cpu: 2.2}}
+			w.bounds = []bound{{of: direct, cpu: 2.2, open: 3.3}}
 		}
 		all = append(all, w)
 	}
@@ -86,13 +87,16 @@ func catalogueGatewayCells() []workload {
 			call: call, width: width, bounds: bounds, gateway: &gatewayCell{era: server, programs: relays}})
 	}
 	echoed := load.Call{Tool: echo.Tool}
-	cpu := bound{of: bareRelay, cpu: 1.3}
-	belowProxy := bound{of: pooledProxy, cpu: 1}
+	// Where the gateway of today misses a target, open is its ratio.
+	cpu := bound{of: bareRelay, cpu: 1.3, open: 1.4}
+	belowProxy := bound{of: pooledProxy, cpu: 1, open: 1.35}
+	sessionCPU, sessionProxy := cpu, belowProxy
+	sessionCPU.open, sessionProxy.open = 1.6, 1.5
 	add("modern-64", "modern era on both sides", echo.Modern, echo.Modern, echoed, 64, cpu, belowProxy)
 	add("modern-16", "modern era on both sides", echo.Modern, echo.Modern, echoed, 16, cpu, belowProxy,
 		bound{of: ours, allocs: 125, bytes: 12 << 10})
 	add("modern-1", "modern era on both sides", echo.Modern, echo.Modern, echoed, 1)
-	add("session-16", "session era on both sides", echo.Session, echo.Session, echoed, 16, cpu, belowProxy)
+	add("session-16", "session era on both sides", echo.Session, echo.Session, echoed, 16, sessionCPU, sessionProxy)
 	add("modern-session-16", "a modern client and a server of the session era", echo.Modern, echo.Session, echoed, 16)
 	add("session-modern-16", "a client of the session era and a modern server", echo.Session, echo.Modern, echoed, 16)
 	add("progress-16", "modern era, a progress notification and the result", echo.Modern, echo.Modern,
@@ -112,10 +116,11 @@ func catalogueGatewayCells() []workload {
 	both := []string{direct, bareRelay, reverseProxy, pooledProxy, plain, ours}
 	extra("pins-records", "pins and records", gateway.PinsAndRecords, both, cpu, belowProxy)
 	add("session-pins-records", "pins and records, session era on both sides", echo.Session, echo.Session, echoed, 16,
-		cpu, belowProxy)
+		sessionCPU, sessionProxy)
 	withExtra(&all[len(all)-1], gateway.PinsAndRecords, both)
-	large, times := load.Call{Tool: echo.LargeTool}, bound{of: bareRelay, cpu: 1.4}
+	large, times := load.Call{Tool: echo.LargeTool}, bound{of: bareRelay, cpu: 1.4, open: 1.5}
 	add("result-1m", "modern era, a result of 1 MiB", echo.Modern, echo.Modern, large, 4, times)
+	times.open = 3.2
 	add("result-1m-pins-records", "pins and records, modern era, a result of 1 MiB", echo.Modern, echo.Modern, large, 4,
 		times)
 	withExtra(&all[len(all)-1], gateway.PinsAndRecords, both)
@@ -194,7 +199,11 @@ func (b *bench) startGateway(
 	switch {
 	case !isOurs(name):
 	case name != plain && w.gateway.extra != "":
-		args = append(args, "-extra", string(w.gateway.extra), "-dir", b.programOf(name, "files", w.name))
+		dir, err := os.MkdirTemp(b.bin, "files") // a log of another run has another key
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "-extra", string(w.gateway.extra), "-dir", dir)
 	}
 	if isOurs(name) {
 		args[1] = ours

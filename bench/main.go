@@ -100,7 +100,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	}
 	writeTargets(out, b.targets)
 	if err != nil {
-		return fmt.Errorf("targets are missed by more than their margins, in two measurements:\n%w", err)
+		return err
 	}
 	if set.write == "" {
 		return nil
