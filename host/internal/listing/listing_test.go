@@ -33,7 +33,7 @@ type source struct {
 	observed atomic.Pointer[hosterr.Error]
 }
 
-func (s *source) Acquire(ctx context.Context) (*connection.Conn, listing.Reviewer, error) {
+func (s *source) Acquire(ctx context.Context, _ bool) (*connection.Conn, listing.Reviewer, error) {
 	s.conn.Use()
 	if err := s.conn.Wait(ctx); err != nil {
 		s.conn.Release()

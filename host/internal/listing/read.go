@@ -83,7 +83,7 @@ func (l *Lists) Connect(ctx context.Context) {
 	if skip {
 		return
 	}
-	c, _, err := l.Source.Acquire(ctx)
+	c, _, err := l.Source.Acquire(ctx, true)
 	l.mu.Lock()
 	l.slow = err != nil && ctx.Err() != nil
 	l.mu.Unlock()
@@ -292,7 +292,7 @@ type reading struct {
 // readAll reads all pages of a list.
 func (l *Lists) readAll(ctx context.Context, kind catalogue.Kind) (r reading, err error) {
 	l.BeforeRead(ctx)
-	c, reviewer, err := l.Source.Acquire(ctx)
+	c, reviewer, err := l.Source.Acquire(ctx, true)
 	if err != nil {
 		return r, err
 	}

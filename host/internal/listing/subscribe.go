@@ -62,7 +62,7 @@ type Subscriptions map[*subscription]string
 func (w *resourceSubscriptions) Subscribe(
 	ctx context.Context, by Subscriber, all []Resource,
 ) (added Subscriptions, agreed []string) {
-	c, _, err := w.owner.Source.Acquire(ctx)
+	c, _, err := w.owner.Source.Acquire(ctx, false)
 	if err != nil {
 		return nil, nil
 	}
@@ -214,7 +214,7 @@ func (w *resourceSubscriptions) subscribeLocked() {
 			close(ready)
 		})
 		defer open()
-		c, _, err := w.owner.Source.Acquire(ctx)
+		c, _, err := w.owner.Source.Acquire(ctx, true)
 		if err != nil {
 			return
 		}

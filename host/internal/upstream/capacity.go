@@ -90,7 +90,7 @@ func (i *instance) countProcess() error {
 		return (own <= most || s.in.pool.caller.Key() == principal) &&
 			(s.in.pool.lists.WereRead() || now.Sub(used) >= listsExpected)
 	}
-	if all < maxEnding*limit && own < maxEnding*most && u.env.endIdle(u, ends) {
+	if all <= maxEnding*limit && own <= maxEnding*most && u.env.endIdle(u, ends) {
 		return nil
 	}
 	u.env.addProcess(principal, -1)

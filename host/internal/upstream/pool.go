@@ -46,13 +46,13 @@ func (p *Pool) refreshLogin(ctx context.Context) {
 // A poolSource is the [listing.Source] of a pool.
 type poolSource Pool
 
-// Acquire implements [listing.Source]. It waits while too many processes run.
-func (s *poolSource) Acquire(ctx context.Context) (*connection.Conn, listing.Reviewer, error) {
+// Acquire implements [listing.Source].
+func (s *poolSource) Acquire(ctx context.Context, waits bool) (*connection.Conn, listing.Reviewer, error) {
 	p := (*Pool)(s)
 	for waited := false; ; waited = true {
 		c, err := p.Acquire(ctx, AnyClass)
 		switch {
-		case errors.Is(err, errProcesses) && waitFor(ctx, s.up.env.freed, processWait) == nil:
+		case waits && errors.Is(err, errProcesses) && waitFor(ctx, s.up.env.freed, processWait) == nil:
 			continue
 		case err != nil:
 			return nil, nil, err
