@@ -30,32 +30,19 @@ func interruptWith(ctx context.Context, setDeadline func(time.Time) error) (stop
 	}
 }
 
-// A deadlineSource reads on the goroutine of its caller. It stays prepared for the end of a context,
-// since most reads have the same context, until a read fails.
+// A deadlineSource reads on the goroutine of its caller.
 type deadlineSource struct {
 	r           io.Reader
 	setDeadline func(time.Time) error
 	buf         []byte
-	done        <-chan struct{} // of the last context
-	stop        func()          // ends the preparation for it; nil without one
 }
 
 func (s *deadlineSource) next(ctx context.Context) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if s.stop != nil && s.done != ctx.Done() {
-		s.stop()
-		s.stop = nil
-	}
-	if s.stop == nil {
-		s.done, s.stop = ctx.Done(), interruptWith(ctx, s.setDeadline)
-	}
+	defer interruptWith(ctx, s.setDeadline)()
 	n, err := readSome(s.r, s.buf)
-	if err != nil {
-		s.stop()
-		s.stop = nil
-	}
 	return s.buf[:n], err
 }
 
