@@ -49,7 +49,7 @@ func catalogueGatewayWorkloads() []workload {
 		if era == echo.Session { // a relay of lines cannot translate
 			w.gateway.programs = []string{direct, sdkRelay, ours}
 		} else {
-			w.bounds = []bound{{of: lineRelay, cpu: 1.5, open: 1.75}, {of: sdkRelay, above: 6}}
+			w.bounds = []bound{{of: lineRelay, cpu: 1.5, open: 1.9}, {of: sdkRelay, above: 6}}
 		}
 		all = append(all, w)
 	}
