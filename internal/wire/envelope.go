@@ -28,7 +28,7 @@ type Envelope struct {
 	HasVersion  bool
 	// Revision is the revision that VersionText names, or zero if it is unknown.
 	Revision Revision
-	// Projected reports that the result has the form of Revision, which has sessions.
+	// Projected reports whether the result has the form of Revision, a revision with sessions.
 	Projected bool
 	// ClientInfo and Capabilities are JSON objects.
 	ClientInfo   json.RawMessage
@@ -54,10 +54,10 @@ type Request struct {
 	Envelope Envelope // of Params
 }
 
-// A Splicer is the carrier of a request that can write a part of the response without a copy.
+// A Splicer is a carrier of requests that can write a part of a response without copying the part.
 type Splicer interface {
-	// Splice makes part, which must never change, follow the bytes in dst, and reports whether it
-	// does. It reports false unless dst is the buffer of the response.
+	// Splice inserts part into the response after the bytes in dst, and reports whether it did. It
+	// reports false unless dst is the buffer of the response. The part must never change.
 	Splice(dst, part []byte) bool
 }
 
@@ -242,7 +242,7 @@ type Subject struct {
 	RequestState   json.RawMessage
 }
 
-// A SubjectIndex holds the positions of a [Subject] in the params: it takes a third of the memory.
+// A SubjectIndex holds the positions of a [Subject] in the params: it needs a third of the memory.
 type SubjectIndex [5]struct{ from, to uint32 }
 
 // subjectMember returns the index of a member of the params in a SubjectIndex, or -1.
@@ -312,5 +312,5 @@ func (e *Envelope) Describe(params json.RawMessage, subject SubjectIndex) {
 // IsOf reports whether the envelope was opened from these very params, which were checked before.
 func (e *Envelope) IsOf(params json.RawMessage) bool {
 	return len(params) > 0 && len(params) == len(e.params) && &params[0] == &e.params[0] &&
-		len(params) <= math.MaxUint32 // which a SubjectIndex can represent
+		uint64(len(params)) <= math.MaxUint32 // the largest offset of a SubjectIndex
 }
