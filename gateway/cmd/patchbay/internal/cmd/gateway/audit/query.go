@@ -22,6 +22,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
+// Options are the flags of the commands about the audit log.
+type Options struct {
+	cmdutil.Invocation
+	Dir *string // of --dir, which belongs to "gateway audit"
+}
+
 // QueryOptions are the flags of "gateway audit query".
 type QueryOptions struct {
 	Options
@@ -44,7 +50,6 @@ func (f *QueryOptions) parse(now time.Time) (err error) {
 
 // auditOutcomes are the outcomes of requests, and the events of records.
 var auditOutcomes = []string{"ok", "error", "failed", "refused", "question", "intent", "end", "answer", "login",
-
 	"drift", "config", "admin", "dropped", "torn", "retention"}
 
 // checkOutcome rejects an outcome that no record can contain.
@@ -283,12 +288,6 @@ func show(_ context.Context, o *Options) error {
 		o.IO.Out.Raw(e.Raw)
 	}
 	return nil
-}
-
-// Options are the flags of the commands about the audit log.
-type Options struct {
-	cmdutil.Invocation
-	Dir *string // of --dir, which belongs to "gateway audit"
 }
 
 // auditLog returns the folders of the log that a command reads. The log must exist.

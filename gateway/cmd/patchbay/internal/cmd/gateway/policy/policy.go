@@ -241,7 +241,7 @@ func explain(ctx context.Context, o *ExplainOptions) error {
 		if setting := c.hiddenBy(conf.File); o.Flags.JSON {
 			o.IO.Out.Value(map[string]any{"do": "hide", "setting": setting, "rules": []string{}})
 		} else {
-			o.IO.Out.Printf("Decision: hide by the setting %s, from all callers", term.CleanLine(setting))
+			o.IO.Out.Printf("Decision: hide from all callers, by the setting %s", term.CleanLine(setting))
 		}
 		return nil
 	case err != nil:
