@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/load"
 )
 
-// A growthCell is what is special of a workload that measures whether the cost of a call grows with
+// A growthCell describes a workload that measures whether the cost of a call grows with
 // the size of something. The same program runs in several sizes, and each size is compared with the
 // first one.
 type growthCell struct {
@@ -41,7 +41,7 @@ func (g *growthCell) name(n int) string {
 // relaying is the directory of the program of gateways.
 const relaying = "relay"
 
-// needs adds the programs of a workload to those that are built, by directory.
+// needs adds the programs of a workload to the programs that are built, by directory.
 func (g *growthCell) needs(programs map[string][]string, dir string) {
 	if dir == relaying {
 		programs[dir] = append(programs[dir], "")

@@ -24,16 +24,16 @@ const (
 	exact = 0.001
 	// steady figures are memory after a collection, and bytes allocated.
 	steady = 0.1
-	// noisy figures are ratios of CPU. Those of two runs on a machine that runs other programs differ by
-	// up to a quarter.
+	// noisy figures are ratios of CPU. On a machine that runs other programs, the ratios of two runs
+	// differ by up to a quarter.
 	noisy = 0.25
 	// unreliable figures are wall times and absolute CPU times. They never fail a run.
 	unreliable = 0
 )
 
 // A target is a performance goal of this project and its measured value in this
-// run. One noisy run is not a proof, so a missed target is not an error, unless it is missed by more
-// than the margin in a quick run.
+// run. A single noisy run proves nothing, so a missed target is an error only in a quick run, and only if
+// it is missed by more than the margin.
 type target struct {
 	workload    string
 	what        string

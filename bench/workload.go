@@ -39,7 +39,7 @@ type workload struct {
 	observed *observedCell
 	// growth, if set, measures a program in several sizes.
 	growth *growthCell
-	// quick workloads are part of a quick run, and so are those with bounds that are not full.
+	// quick workloads are part of a quick run, and so are workloads with bounds that are not full.
 	quick, full bool
 
 	// args are additional arguments of the server programs.
