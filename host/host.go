@@ -62,11 +62,11 @@ type Options struct {
 	// the host of its URL.
 	WebhookName string
 	// Configure sets Policy, Channels and Webhook of o as a file specifies, and returns the settings of
-	// the file with the members of the program. [Open] and [Host.Reload] call it with a copy of the
-	// Options; an error means that the file is invalid. All settings must have one type. Reload reports
-	// the members that differ: in [Diff.Restart] if the field has the tag `reload:"restart"`, else in
-	// [Diff.Settings]. Nil settings mean the settings of the host. Default: every file uses the values of
-	// the Options.
+	// the file, including members that only the program knows. [Open] and [Host.Reload] call it with a
+	// copy of the Options; an error means that the file is invalid. It must always return settings of the
+	// same type, or always nil, which means the settings of the host. Reload reports members that differ:
+	// in [Diff.Restart] if the field has the tag `reload:"restart"`, else in [Diff.Settings]. Default:
+	// every file uses the values of the Options.
 	Configure func(f *config.File, o *Options) (config.Section, error)
 	// Recorder stores records of the requests of all callers, and of changes that affect them.
 	// Default: the host stores no records.
@@ -135,9 +135,9 @@ type Host struct {
 	cancel context.CancelCauseFunc
 	agent  agent
 
-	mu         sync.Mutex // guards the fields below, and is held during no call of a server or view
+	mu         sync.Mutex // guards the fields below; must not be held while a server or view is called
 	closed     bool
-	ending     bool               // run counts no more
+	ending     bool               // run no longer counts goroutines
 	running    sync.WaitGroup     // goroutines of run
 	views      map[string]*View   // by viewKey
 	subscribed map[*View]struct{} // views with subscriptions
@@ -208,8 +208,8 @@ func (h *Host) Close() error {
 	}
 }
 
-// run runs f in a goroutine. Close waits for f, unless it has already begun to wait for all: then the
-// context of the host is over, and f returns at once.
+// run runs f in a goroutine. Close waits for f, unless Close already waits for the other goroutines: then
+// the context of the host has ended, and f returns at once.
 func (h *Host) run(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

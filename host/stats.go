@@ -70,9 +70,9 @@ type ServerStats struct {
 
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.
 func (h *Host) Stats() Stats {
-	st := Stats{Servers: map[status.State]int{}, ByServer: map[string]ServerStats{}, Decisions: h.counts.decisions.All(),
-		Approvals: h.counts.approvals.All(), RecordsLost: h.observe.Lost.Load(),
-		MaxProcesses: h.callerLimits().Processes}
+	st := Stats{Servers: map[status.State]int{}, ByServer: map[string]ServerStats{},
+		Decisions: h.counts.decisions.All(), Approvals: h.counts.approvals.All(),
+		RecordsLost: h.observe.Lost.Load(), MaxProcesses: h.callerLimits().Processes}
 	st.Processes = h.servers.Processes()
 	st.Spilled, st.SpilledBytes = h.result.Kept()
 	if waiting, lost, ok := backlog(h.opts.Recorder); ok {

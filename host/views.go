@@ -37,7 +37,7 @@ func (h *Host) For(c *policy.Caller) *View {
 	if v == nil {
 		h.mu.Unlock()
 		own := *c
-		if !sessions { // the view is that of all sessions of the caller
+		if !sessions { // all sessions of the caller share the view
 			own.Session = ""
 		}
 		made := newView(h, &own) // takes the locks of servers

@@ -33,7 +33,7 @@ func (p *listPage[V]) add(v V, encoded *encoding) {
 	p.encoded = append(p.encoded, encoded)
 }
 
-// array returns the JSON array of all items in a form. The name is that of the list.
+// array returns the JSON array of all items in a form. name is the name of the list in its result.
 func (p *listPage[V]) array(form wire.Revision, name string) []byte {
 	if array := p.arrays[form].Load(); array != nil {
 		return *array

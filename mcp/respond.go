@@ -59,8 +59,8 @@ func appendResult(dst []byte, ctx context.Context, h Handler, req *Request) ([]b
 	return appendOutcome(dst, ctx, req, res, err)
 }
 
-// appendOutcome is appendResult after the handler returned. It is not inlined for the reason of
-// appendError.
+// appendOutcome is the part of appendResult after the handler returned. It must not be inlined, for the
+// same reason as appendError.
 //
 //go:noinline
 func appendOutcome(dst []byte, ctx context.Context, req *Request, res Result, err error) ([]byte, *Error) {

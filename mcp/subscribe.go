@@ -126,10 +126,10 @@ type subscription struct {
 	mu      sync.Mutex // guards the fields below
 	changed listChange
 	updated []string            // URIs, in the order of their changes
-	pending map[string]struct{} // the same URIs, once there are maxScanned
+	pending map[string]struct{} // the URIs in updated, once there are maxScanned; else nil
 }
 
-// maxScanned is the number of URIs that are searched faster without a map.
+// maxScanned is the number of URIs up to which a search of the list is faster than a map.
 const maxScanned = 8
 
 func newSubscription(id jsonrpc.ID, f SubscriptionFilter) *subscription {

@@ -33,12 +33,12 @@ var (
 // A buffer is a pooled byte slice. It must not be used after free.
 type buffer struct {
 	bytes []byte
-	// spliced belongs at an offset of bytes, if it is not nil; see [wire.Splicer].
+	// spliced is nil, or a part of the response that belongs at the offset at; see [wire.Splicer].
 	spliced []byte
 	at      int
 }
 
-// minSplice is the length above which it costs less to write a part than to copy it.
+// minSplice is the length from which writing a part separately costs less than copying it.
 const minSplice = 16 << 10
 
 // Splice implements [wire.Splicer]. The buffer may be nil.

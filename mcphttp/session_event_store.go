@@ -51,8 +51,8 @@ const (
 	minBlock    = 128
 	maxBlock    = 64 << 10
 	maxBlockAge = maxEventAge / 4
-	// lruPrecision is the time in which blocks keep their order. Moving a block for each event costs as
-	// much as storing the event.
+	// lruPrecision is the time for which a block keeps its place in the LRU lists, because moving the
+	// block for each event costs as much as storing the event.
 	lruPrecision = time.Second
 	// blockOverhead is the approximate size of a block without its events, in bytes.
 	blockOverhead = 256

@@ -110,15 +110,16 @@ var jsonContent = []string{typeJSON}[:1:1]
 // netHTTPBuffer is how much of a response net/http buffers until the handler returns.
 const netHTTPBuffer = 2 << 10
 
-// writeResponse writes the JSON response to a caller, in parts. It is cut if too much output is
-// unread. Parts after the first are not counted, because they are empty or shared by all responses.
+// writeResponse writes the JSON response to a caller, in parts; see [buffer.parts]. The response is cut
+// if too much output is unread. Only the memory of the first part counts: it contains the last part,
+// and other responses share the spliced part.
 func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, parts ...[]byte) {
 	if status >= http.StatusBadRequest {
 		h.refused.add(http.StatusText(status))
 	}
 	if len(parts[0]) > minUnread {
 		o := &output{caller: c, cut: func() { expireWrite(w) }}
-		h.unread.add(o, int64(cap(parts[0]))) // the memory that it holds
+		h.unread.add(o, int64(cap(parts[0]))) // the memory that the response holds
 		defer h.unread.remove(o)
 	}
 	h.writeJSON(w, status, parts...)

@@ -1,4 +1,4 @@
-// Package gatewayconfig reads the settings of a gateway from a configuration file.
+// Package gatewayconfig declares the settings of a gateway, and reads them from a configuration file.
 //
 //	file, err := config.Load("mcp.json")
 //	settings, err := gatewayconfig.Read(file)

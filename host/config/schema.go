@@ -11,7 +11,7 @@ import (
 
 // Schema returns the JSON Schema of configuration files whose settings s describes, for editors and
 // validators. It describes the common names of members, not the other names that [File.Server] accepts.
-// Schema 2020-12.
+// Its dialect is 2020-12.
 func Schema(s Section) json.RawMessage {
 	open := func(t reflect.Type) string { // with unknown members
 		s, err := schema.For(t)

@@ -26,7 +26,7 @@ type Section interface {
 	// Check completes the decoded settings and reports invalid values. The method of a struct that embeds
 	// Settings must call the method of Settings.
 	Check(p *Problems)
-	base() *Settings
+	base() *Settings // only a struct that embeds Settings declares it
 }
 
 func (s *Settings) base() *Settings { return s }

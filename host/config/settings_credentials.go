@@ -113,6 +113,6 @@ func (p *Problems) checkForwarded(header, at string) {
 		p.Add(at, "got \"Authorization\": set \"insecureForwardAuthorization\" to pass on what authorizes callers "+
 			"at the gateway; the server can use it as they do")
 	case slices.Contains(notForwarded, name) || strings.HasPrefix(name, "Mcp-") || strings.HasPrefix(name, "Sec-"):
-		p.Add(at, "got %.64q: this header is not that of the caller alone, and cannot be passed on", header)
+		p.Add(at, "got %.64q: this header does not belong to the caller alone, and cannot be passed on", header)
 	}
 }

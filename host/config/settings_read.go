@@ -41,7 +41,7 @@ func (f *File) Settings() (*Settings, error) {
 	return s, nil
 }
 
-// Decode decodes the member patchbay, or the defaults if the file does not contain it. Settings contain
+// Decode decodes the member patchbay into s; an absent member means the defaults. Settings contain
 // no variables. The error contains the file, the line, the column and the path of each invalid member,
 // up to five. Unknown members and settings of a server that is not in the file are errors.
 //
@@ -59,8 +59,8 @@ func (f *File) decode(text []byte, s Section) error {
 	return errors.Join(p.all...)
 }
 
-// Add adds a problem of the member at a JSON pointer within the settings; see [Pointer]. The error of
-// the file contains at most five.
+// Add adds a problem of the member at a JSON pointer within the settings; see [Pointer]. Problems after
+// the fifth are ignored.
 func (p *Problems) Add(pointer, format string, args ...any) {
 	const most = 5 // like the errors of the schema
 	if len(p.all) >= most {
@@ -328,7 +328,7 @@ func (f *File) SettingError(at []string, offset int, text string) error {
 		begin = len(plain) - len(strings.TrimLeft(value, " \t\r\n"))
 	}
 	if begin < 0 || begin+1+offset > len(plain) || strings.ContainsRune(string(plain[begin+1:begin+1+offset]), '\\') {
-		p.Add(place, "%s", text) // escapes move what follows
+		p.Add(place, "%s", text) // escapes change offsets
 		return p.all[0]
 	}
 	where := Position(plain, begin+1+offset)

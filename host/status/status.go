@@ -13,15 +13,15 @@ type State string
 
 // States of a server.
 const (
-	Off       State = "off"       // not started
-	Starting  State = "starting"  // connecting
-	Ready     State = "ready"     // connected
-	Degraded  State = "degraded"  // connected, but the last request failed without a valid response
-	Backoff   State = "backoff"   // ended or not reached; the next start is delayed
-	CrashLoop State = "crashloop" // ended soon after each of several starts; see [host.Upstream.Restart]
-	Stopped   State = "stopped"   // ended because it was not used, or by [host.Upstream.Stop]
-	Draining  State = "draining"  // replaced; ends with its last request
-	Auth      State = "auth_required"
+	Off       State = "off"           // not started
+	Starting  State = "starting"      // connecting
+	Ready     State = "ready"         // connected
+	Degraded  State = "degraded"      // connected, but the last request failed without a valid response
+	Backoff   State = "backoff"       // ended or not reached; the next start is delayed
+	CrashLoop State = "crashloop"     // ended soon after each of several starts; host.Upstream.Restart ends this state
+	Stopped   State = "stopped"       // ended because it was not used, or by host.Upstream.Stop
+	Draining  State = "draining"      // replaced; ends with its last request
+	Auth      State = "auth_required" // the server requires a login
 	// Quarantined means that the server sent definitions that are not approved. Its instances
 	// continue.
 	Quarantined State = "quarantined"
@@ -30,7 +30,7 @@ const (
 
 // A Server is the condition of a server at a moment.
 type Server struct {
-	// State is that of the instance that is best able to serve, and Since is when it began.
+	// State is the state of the instance that is best able to serve, and Since is when it began.
 	State State
 	Since time.Time
 	// Revision is the protocol revision of the connection, or empty without a connection. Session
@@ -73,8 +73,8 @@ type Instance struct {
 	Unenforced []string
 }
 
-// Limits contains the figures of the limits of a server at a moment. See
-// [config.ServerSettings] and [config.CallerLimits].
+// Limits contains the figures of the limits of a server at a moment. Package host/config declares the
+// limits, in ServerSettings and CallerLimits.
 type Limits struct {
 	// Running is the number of requests at the server, and Queued the number of requests that wait for
 	// their turn. Requests that wait for an answer of their caller do not count.
@@ -108,7 +108,7 @@ type StderrLine struct {
 	// Number is the number of the line among all of the server, from 1.
 	Number uint64
 	Time   time.Time
-	// Instance identifies the instance that wrote the line; see [Instance].
+	// Instance is the ID of the [Instance] that wrote the line.
 	Instance string
 	// Text is the line, with control and other invisible characters in the form of Go strings, such
 	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.

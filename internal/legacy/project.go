@@ -201,8 +201,9 @@ func notificationProjection(rev wire.Revision, method string) (*projection, bool
 	return projections.get(rev).metaOnly, true
 }
 
-// ProjectListed returns an item of a list in the form of a revision: the item itself if it has that
-// form, and for the zero Revision. The name is that of the list in its result, such as "tools".
+// ProjectListed returns an item of a list in the form of a revision: the item itself if it already has
+// the form, or for the zero Revision. name is the member of the result that contains the list, such as
+// "tools".
 func ProjectListed(rev wire.Revision, name string, item []byte) []byte {
 	p := projections.get(rev).listed[name]
 	if !p.affects(item) {

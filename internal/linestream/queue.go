@@ -27,7 +27,7 @@ type Queue struct {
 	mu    sync.Mutex // guards the fields below
 	batch batch
 	free  [][]byte   // lines that were written
-	spare []Response // empty
+	spare []Response // empty, for the next batch
 }
 
 // A Response is a queued response: as a line, or as a message for a connection without lines.

@@ -255,7 +255,9 @@ func (l *Lists) About() Restored {
 func (l *Lists) WereRead() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !slices.ContainsFunc(l.lists[:], func(e list) bool { return e.reading != nil || e.list == nil && e.err == nil })
+	return !slices.ContainsFunc(l.lists[:], func(e list) bool {
+		return e.reading != nil || e.list == nil && e.err == nil
+	})
 }
 
 // LackTools reports whether the server lists no tools, and listed some before: it responds, but

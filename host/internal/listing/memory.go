@@ -68,8 +68,8 @@ func (m *Memory) Keep(kind catalogue.Kind, l *catalogue.List) (*catalogue.List, 
 	return nil, e
 }
 
-// collect drops and collects lists unless that was done a moment ago. If another goroutine does so at
-// present, collect waits for it and returns false.
+// collect drops and collects lists, and reports whether it did. It does nothing if lists were collected
+// a moment ago. If another goroutine collects them, it waits for the other goroutine.
 func (m *Memory) collect() (collects bool) {
 	_, _ = m.collecting.Do(context.Background(), struct{}{}, func(context.Context) (struct{}, error) {
 		if collects = time.Since(m.collected) >= maxListPause; collects {

@@ -126,8 +126,8 @@ func (s *Server) credential(e *server.Server, p *mcp.Principal, url string) *Cre
 	return c
 }
 
-// use returns the credential with a key. If there is no such credential, it stores made, which may be nil, in
-// place of the least recently used credential if there are too many.
+// use returns the credential with a key. Without such a credential, it stores and returns made, unless
+// made is nil. At most maxCredentials are kept: it removes the least recently used credential.
 func (s *Server) use(key credentialKey, made *Credential) *Credential {
 	s.logins.mu.Lock()
 	defer s.logins.mu.Unlock()

@@ -66,7 +66,7 @@ func (a *keptTasks) oldestOfLargest() int {
 	return slices.IndexFunc(a.all, func(k *keptTask) bool { return k.principal == largest })
 }
 
-// expire forgets results whose time is over.
+// expire removes results whose time is over.
 func (a *keptTasks) expire() {
 	now := time.Now()
 	a.all = slices.DeleteFunc(a.all, func(k *keptTask) bool {
@@ -78,7 +78,7 @@ func (a *keptTasks) expire() {
 	})
 }
 
-// keptResults returns the results of the caller. If an id is given, it returns only the result with the id.
+// keptResults returns the results of the caller: the result with the given ID, or all if id is empty.
 func (c *Caller) keptResults(id string) (all []*keptTask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -93,8 +93,8 @@ const (
 // listKey returns the part of the id that is known from a list of the server.
 func (id Ref) listKey() Ref { return Ref{Server: id.Server, Class: id.Class, ID: id.ID} }
 
-// issue records a task of the caller, which a call created. The task must keep the ID of the response to
-// the call, which contains the tool, in a list. The tool of other listed tasks is unknown.
+// issue records a task that a call of the caller created. In lists, the task must keep the ID that the
+// response to the call contained, because the ID contains the tool. The tool of other tasks is unknown.
 func (c *Caller) issue(id Ref) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -66,7 +66,7 @@ func (i *instance) makeRoom() error {
 	return nil
 }
 
-// errProcesses is within the error of a start that the limit of processes refuses.
+// errProcesses is wrapped by the error of a start that the limit of processes refuses.
 var errProcesses = errors.New("too many processes")
 
 // countProcess counts a process that is about to start, and ends an unused process if too many run.
@@ -85,7 +85,7 @@ func (i *instance) countProcess() error {
 		return nil
 	}
 	now := time.Now()
-	ends := func(s *Conn) bool {
+	ends := func(s *Conn) bool { // a caller over its limit may end only its own processes
 		used, _ := s.IdleSince(now)
 		return (own <= most || s.in.pool.caller.Key() == principal) &&
 			(s.in.pool.lists.WereRead() || now.Sub(used) >= listsExpected)
@@ -95,7 +95,8 @@ func (i *instance) countProcess() error {
 	}
 	u.env.addProcess(principal, -1)
 	e := u.Errorf(hosterr.CodeLimited, "%w of all servers run: %d of at most %d for the caller, %d of at most %d in "+
-		"total; share servers without state, or raise the setting limits.processes", errProcesses, own-1, most, all-1, limit)
+		"total; share servers without state, or raise the setting limits.processes",
+		errProcesses, own-1, most, all-1, limit)
 	e.RetryAfter = limits.RetryAfter
 	return e
 }
@@ -103,12 +104,12 @@ func (i *instance) countProcess() error {
 // listsExpected is how long a process without a request is kept for its lists. Some callers read no lists.
 const listsExpected = 10 * time.Second
 
-// processWait is the delay of the next attempt to start a process that the limit has refused, unless a
-// process becomes free before.
+// processWait is the delay before the next attempt to start a process that the limit has refused, unless
+// another process ends or becomes unused earlier.
 const processWait = time.Second
 
 // endIdleProcess ends an unused process that matches, and reports whether there was any. The caller has
-// locked the server locked. Servers that another goroutine has locked are left out, so that two goroutines
+// locked the server locked. Servers that other goroutines have locked are skipped, so that two goroutines
 // do not wait for each other.
 func (s *Servers) endIdleProcess(locked *Server, matches func(*Conn) bool) (ended bool) {
 	for _, u := range s.Current().servers {

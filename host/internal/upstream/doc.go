@@ -9,7 +9,7 @@
 // The package knows neither views nor policies: an [Environment] contains everything that it needs of
 // its host.
 //
-// Locks: a server has one lock for its pools, instances and connections, which it may hold while it
-// calls a connection, or takes the lock of Servers or of the host. A connection calls its server without
-// any lock.
+// Locks: a server has one lock for its pools, instances and connections. It may hold the lock while it
+// calls its lists or a connection, or takes the lock of Servers or of the host. A connection must not
+// hold a lock while it calls its server.
 package upstream

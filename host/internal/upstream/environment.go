@@ -85,8 +85,8 @@ type shared struct {
 	key            []byte        // of fingerprints; random
 	wake           chan struct{} // buffered (1): wakes the supervisor
 	secretsVersion atomic.Uint64 // counts changes of the secrets of servers
-	// processLimit returns the limit of the processes of all servers. endIdle ends a process that is not
-	// used, while the lock of another server is held.
+	// processLimit returns the limit of the processes of all servers. endIdle ends an unused
+	// process that matches, of any server. The caller has locked the server locked.
 	processLimit func() int
 	endIdle      func(locked *Server, matches func(*Conn) bool) (ended bool)
 	freed        chan struct{} // buffered (1): wakes a request that waits for a process

@@ -121,7 +121,7 @@ func (p *Pool) Limits() *limits.Server { return p.up.limits }
 // Forwarded returns the headers of the caller that requests of the host itself send to the server.
 func (p *Pool) Forwarded() *login.Forwarded { return &p.forwarded }
 
-// Schema returns the schemas of a tool of the server.
+// Schema returns the parsed schemas of a tool of the server.
 func (p *Pool) Schema(item *catalogue.Item) *catalogue.Schema { return p.up.lists.Schema(item) }
 
 // poolKey returns the key of the pool that serves a caller.
@@ -159,7 +159,7 @@ func (u *Server) poolOf(c *policy.Caller) *Pool {
 	return p
 }
 
-// presentLocked returns the pool that replaces an unused pool which was removed.
+// presentLocked returns the present pool of the caller of p, which replaces p if p was unused and removed.
 func (u *Server) presentLocked(p *Pool) *Pool {
 	q := u.pools[p.key]
 	if q == nil {

@@ -73,8 +73,8 @@ type Pool struct {
 }
 
 // An instance holds the connection of a pool for a class of requests. It connects when a request
-// needs it, and again after the connection ends. The lock of the server guards it:
-// all methods but options and declared require the lock.
+// needs it, and again after the connection ends. The lock of the server guards it, and all methods
+// except options and declared require the lock.
 type instance struct {
 	pool  *Pool
 	class string // the capabilities that are declared to a server of the session era

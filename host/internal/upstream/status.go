@@ -14,8 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Status is the condition of a server at one time, with counts from the time when the server was
-// configured.
+// A Status is the condition of a server at a moment, with counts since the server was configured.
 type Status struct {
 	status.Server
 	Restarts, Quarantined uint64
@@ -31,8 +30,8 @@ var order = []status.State{status.Ready, status.Degraded, status.Starting, statu
 func (u *Server) Status() *Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	st := &Status{Server: status.Server{State: status.Off}, Restarts: u.counts.restarts.Load(), Errors: u.counts.errors.All(),
-		Quarantined: u.counts.quarantined.Load(), Held: int(u.counts.held.Load())}
+	st := &Status{Server: status.Server{State: status.Off}, Restarts: u.counts.restarts.Load(),
+		Errors: u.counts.errors.All(), Quarantined: u.counts.quarantined.Load(), Held: int(u.counts.held.Load())}
 	if u.stopped {
 		st.State = status.Stopped
 	}
@@ -98,8 +97,8 @@ func (st *Status) add(s *Conn, c *connection.Status) {
 // limitsLocked returns the figures of the limits.
 func (u *Server) limitsLocked(now time.Time) status.Limits {
 	s := u.entry().Settings
-	st := status.Limits{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances, Breaker: status.BreakerClosed,
-		Refused: u.limits.Refused()}
+	st := status.Limits{Concurrency: s.Concurrency, Queue: s.Queue, Instances: s.Instances,
+		Breaker: status.BreakerClosed, Refused: u.limits.Refused()}
 	queuesLocked(u, func(q *limits.Queue) {
 		running, waiting := q.Len()
 		st.Running += running
