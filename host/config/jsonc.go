@@ -170,3 +170,17 @@ func Position(text []byte, at int) string {
 	return fmt.Sprintf("line %d, column %d", 1+bytes.Count(before, []byte("\n")),
 		len(before)-bytes.LastIndexByte(before, '\n'))
 }
+
+// Pointer returns the JSON pointer of a member or an element.
+func Pointer(steps ...string) string {
+	var b strings.Builder
+	for _, step := range steps {
+		b.WriteString("/" + pointerEscapes.Replace(step))
+	}
+	return b.String()
+}
+
+var (
+	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
+)

@@ -107,8 +107,6 @@ func schemaOf(s Section) *schema.Schema {
 	return compiled
 }
 
-const wantRate = `"off" or a rate such as "20/s burst 40"`
-
 // settingWords replaces texts of the schema in errors.
 var settingWords = strings.NewReplacer(
 	"a string that matches the regular expression "+durationPattern, `a duration such as "90s" or "10m"`,

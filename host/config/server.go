@@ -251,3 +251,5 @@ func (s *Server) texts() []string {
 	all := append([]string{s.Command, s.EnvFile, s.Dir, s.URL}, s.Args...)
 	return slices.AppendSeq(slices.AppendSeq(all, maps.Values(s.Env)), maps.Values(s.Header))
 }
+
+var typeMarks = strings.NewReplacer("-", "", "_", "")

@@ -103,21 +103,6 @@ func memberPath(pointer string) string {
 
 var plainMember = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
-// Pointer returns the JSON pointer of a member or an element.
-func Pointer(steps ...string) string {
-	var b strings.Builder
-	for _, step := range steps {
-		b.WriteString("/" + pointerEscapes.Replace(step))
-	}
-	return b.String()
-}
-
-var (
-	pointerEscapes   = strings.NewReplacer("~", "~0", "/", "~1")
-	pointerUnescapes = strings.NewReplacer("~1", "/", "~0", "~")
-	typeMarks        = strings.NewReplacer("-", "", "_", "")
-)
-
 // read validates the settings with their schema, decodes them, and checks rules that no schema can
 // state.
 func (p *Problems) read(s Section) {

@@ -124,3 +124,5 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	}
 	return nil
 }
+
+const wantRate = `"off" or a rate such as "20/s burst 40"`
