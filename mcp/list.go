@@ -65,7 +65,7 @@ func (p *listPage[V]) appendItems(
 	if p != nil && p.isKept && len(items) == len(p.items) {
 		if len(items) == 0 || &items[0] == &p.items[0] || slices.EqualFunc(items, p.items, same) {
 			array := p.array(form, name)
-			if carrier != nil && carrier.Splice(dst, array) {
+			if carrier != nil && carrier.Splice(dst, array, true) {
 				return dst, nil
 			}
 			return append(dst, array...), nil

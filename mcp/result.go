@@ -151,7 +151,7 @@ func isListResult(res Result) bool {
 func appendRaw(dst []byte, raw RawResult, carrier wire.Splicer) []byte {
 	from := len(dst)
 	if _, ok := jsonscan.Get(raw, "resultType"); ok {
-		if carrier != nil && jsonscan.IsOneLine(raw) && carrier.Splice(dst, raw) {
+		if carrier != nil && jsonscan.IsOneLine(raw) && carrier.Splice(dst, raw, false) {
 			return dst
 		}
 		dst = append(dst, raw...)

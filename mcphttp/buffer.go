@@ -36,17 +36,18 @@ type buffer struct {
 	// spliced is nil, or a part of the response that belongs at the offset at; see [wire.Splicer].
 	spliced []byte
 	at      int
+	shared  bool
 }
 
 // minSplice is the length from which writing a part separately costs less than copying it.
 const minSplice = 16 << 10
 
 // Splice implements [wire.Splicer]. The buffer may be nil.
-func (b *buffer) Splice(dst, part []byte) bool {
+func (b *buffer) Splice(dst, part []byte, shared bool) bool {
 	if b == nil || len(part) < minSplice || b.spliced != nil || cap(b.bytes) == 0 || &dst[0] != &b.bytes[:1][0] {
 		return false
 	}
-	b.spliced, b.at = part, len(dst)
+	b.spliced, b.at, b.shared = part, len(dst), shared
 	return true
 }
 

@@ -2,6 +2,7 @@ package mcphttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -25,6 +26,11 @@ func (c megabytesCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resu
 			return nil, err
 		}
 	}
+	if strings.Contains(string(req.Params), `"largechecked"`) {
+		raw := mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 4<<20) + `"}]}`)
+		req.Driver().Valid = json.RawMessage(raw)
+		return raw, nil
+	}
 	return text(strings.Repeat("x", 4<<20)), nil
 }
 
@@ -37,7 +43,7 @@ func TestLimits_OfUnreadResponses(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector changes the size of the heap")
 	}
-	for _, tool := range []string{"large", "largestream"} {
+	for _, tool := range []string{"large", "largestream", "largechecked"} {
 		for _, owner := range []string{"anonymous", "principal"} {
 			for _, era := range []string{"modern", "session"} {
 				t.Run(tool+"/"+owner+"/"+era, func(t *testing.T) {

@@ -146,7 +146,9 @@ func (c *modernCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result
 func (x *exchange) Via() driver.Via { return (*httpVia)(x.r).Via() }
 
 // Splice implements [wire.Splicer].
-func (x *exchange) Splice(dst, part []byte) bool { return x.response.Splice(dst, part) }
+func (x *exchange) Splice(dst, part []byte, shared bool) bool {
+	return x.response.Splice(dst, part, shared)
+}
 
 // Unwrap implements [driver.Wrapped].
 func (c *modernCore) Unwrap(driver.Wrapped) mcp.Handler { return c.handler }
@@ -202,8 +204,7 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		}
 	case stream != nil && stream.finish(sse.Event{Data: x.response.joined(body)}):
 	case err == nil:
-		before, spliced, after := x.response.parts(body)
-		h.writeResponse(x.w, x.caller, http.StatusOK, before, spliced, after)
+		h.writeResponse(x.w, x.caller, http.StatusOK, x.response, body)
 	case x.ctx.challenged != nil:
 		h.writeChallenge(x.w, x.ctx.challenged, body)
 	default:
@@ -214,7 +215,7 @@ func (x *exchange) write(body []byte, err *mcp.Error) {
 		if !x.ctx.isKnown {
 			status = statusOf(err)
 		}
-		h.writeResponse(x.w, x.caller, status, body)
+		h.writeResponse(x.w, x.caller, status, nil, body)
 	}
 }
 

@@ -138,8 +138,8 @@ func (c *sessionContext) Via() driver.Via {
 }
 
 // Splice implements [wire.Splicer].
-func (c *sessionContext) Splice(dst, part []byte) bool {
-	return c.post != nil && c.post.response.Splice(dst, part)
+func (c *sessionContext) Splice(dst, part []byte, shared bool) bool {
+	return c.post != nil && c.post.response.Splice(dst, part, shared)
 }
 
 // hash returns a hash of the id that does not reveal it, for traces.

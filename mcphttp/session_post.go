@@ -438,8 +438,7 @@ func (p *sessionPost) respond(a response) {
 		return
 	}
 	if a.err == nil {
-		before, spliced, after := p.response.parts(a.body)
-		p.handler.writeResponse(p.w, p.session.caller, http.StatusOK, before, spliced, after)
+		p.handler.writeResponse(p.w, p.session.caller, http.StatusOK, p.response, a.body)
 		return
 	}
 	if c := p.ctx.challenged.Load(); c != nil {
@@ -451,7 +450,7 @@ func (p *sessionPost) respond(a response) {
 		p.w.Header().Set("Retry-After", after)
 		status = a.busy
 	}
-	p.handler.writeResponse(p.w, p.session.caller, status, a.body)
+	p.handler.writeResponse(p.w, p.session.caller, status, nil, a.body)
 }
 
 // CloseStream closes the connection on which the client waits for the response to the call of ctx.

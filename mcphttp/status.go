@@ -111,18 +111,22 @@ var jsonContent = []string{typeJSON}[:1:1]
 const netHTTPBuffer = 2 << 10
 
 // writeResponse writes the JSON response to a caller, in parts; see [buffer.parts]. The response is cut
-// if too much output is unread. Only the memory of the first part counts: it contains the last part,
-// and other responses share the spliced part.
-func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, parts ...[]byte) {
+// if too much output is unread. A spliced part counts unless other responses share it.
+func (h *Handler) writeResponse(w http.ResponseWriter, c caller, status int, b *buffer, body []byte) {
 	if status >= http.StatusBadRequest {
 		h.refused.add(http.StatusText(status))
 	}
-	if len(parts[0]) > minUnread {
+	before, spliced, after := b.parts(body)
+	size, held := len(before), cap(before) // the memory that it holds
+	if spliced != nil && !b.shared {
+		size, held = size+len(spliced), held+len(spliced)
+	}
+	if size > minUnread {
 		o := &output{caller: c, cut: func() { expireWrite(w) }}
-		h.unread.add(o, int64(cap(parts[0]))) // the memory that the response holds
+		h.unread.add(o, int64(held))
 		defer h.unread.remove(o)
 	}
-	h.writeJSON(w, status, parts...)
+	h.writeJSON(w, status, before, spliced, after)
 }
 
 // writeJSON writes a whole JSON response. A client that does not read it cannot block the handler

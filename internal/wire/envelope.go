@@ -57,8 +57,9 @@ type Request struct {
 // A Splicer is a carrier of requests that can write a part of a response without copying the part.
 type Splicer interface {
 	// Splice inserts part into the response after the bytes in dst, and reports whether it did. It
-	// reports false unless dst is the buffer of the response. The part must never change.
-	Splice(dst, part []byte) bool
+	// reports false unless dst is the buffer of the response. The part must never change. A shared part
+	// takes no memory of the response.
+	Splice(dst, part []byte, shared bool) bool
 }
 
 // Open reads the envelope of a request's params, which must be checked JSON or nil. A member of the
