@@ -141,7 +141,7 @@ func (c *Catalogue) addURIs(k Kind) {
 func (c *Catalogue) add(s *member, e *entry, public string) {
 	item := c.build(s, e, public)
 	k := e.kind
-	visible := k != Tools || c.options.ToolGlobs == nil || matchAny(c.options.ToolGlobs, public)
+	visible := k != Tools || c.options.ToolGlobs == nil || MatchAny(c.options.ToolGlobs, public)
 	if visible && c.options.Visible != nil {
 		visible = c.options.Visible(item)
 	}
@@ -188,7 +188,7 @@ func (s *member) entries(k Kind) []*entry {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(e *entry) bool {
-		return o.Allow != nil && !matchAny(o.Allow, e.original) || matchAny(o.Deny, e.original)
+		return o.Allow != nil && !MatchAny(o.Allow, e.original) || MatchAny(o.Deny, e.original)
 	})
 }
 

@@ -3,6 +3,7 @@ package catalogue
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 )
 
 // A Server specifies a server of a catalogue, and its items for the caller.
@@ -62,8 +63,8 @@ type Options struct {
 	Extension func(id string, servers []string) bool
 }
 
-// matchAny reports whether any of the globs matches all of s.
-func matchAny(globs []string, s string) bool {
+// MatchAny reports whether any of the globs matches all of s.
+func MatchAny(globs []string, s string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool { return matchGlob(g, s) })
 }
 
@@ -86,8 +87,5 @@ func matchGlob(glob, s string) bool {
 			return false
 		}
 	}
-	for i < len(g) && g[i] == '*' {
-		i++
-	}
-	return i == len(g)
+	return strings.Trim(string(g[i:]), "*") == ""
 }
