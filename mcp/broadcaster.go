@@ -107,24 +107,16 @@ func (b *Broadcaster) Listen(ctx context.Context, req *Request) (stop func(), er
 // not change Params. Other kinds are ignored.
 func (b *Broadcaster) Send(e Event) {
 	switch e.Kind {
-	case EventToolsChanged:
-		b.changes.listChanged(toolsChanged)
-	case EventPromptsChanged:
-		b.changes.listChanged(promptsChanged)
-	case EventResourcesChanged:
-		b.changes.listChanged(resourcesChanged)
+	case EventToolsChanged, EventPromptsChanged, EventResourcesChanged:
+		b.changes.listChanged(e.Kind.list())
 	case EventResourceUpdated:
 		b.changes.updatedBelow(e.URI)
 	case EventChangesMissed:
-		b.changes.everythingChanged()
+		for _, s := range b.changes.all() {
+			s.mark(s.lists, slices.Sorted(maps.Keys(s.uris))...)
+		}
 	case EventTopic:
 		b.changes.topicChanged(e)
-	}
-}
-
-func (b *subscriptions) everythingChanged() {
-	for _, s := range b.all() {
-		s.mark(s.lists, slices.Sorted(maps.Keys(s.uris))...)
 	}
 }
 
@@ -169,13 +161,6 @@ func (b *subscriptions) topicChanged(e Event) {
 
 func (b *subscriptions) all() []*subscription {
 	return b.matching(func(*subscription) bool { return true })
-}
-
-// matching returns the subscriptions that match.
-func (b *subscriptions) matching(match func(*subscription) bool) []*subscription {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.subscribed(match)
 }
 
 // A topicValue is the value of a member of a filter, or an element of it if it is an array.

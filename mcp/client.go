@@ -319,12 +319,8 @@ func appendParams(dst []byte, params any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcp: invalid params: %w", err)
 	}
-	for key, value := range jsonscan.Members(raw) {
-		if string(key) == "_meta" {
-			return nil, errors.New("mcp: invalid params: _meta is not allowed, use CallOptions.Meta")
-		}
-		dst = append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
-		dst = append(dst, value...)
+	if _, ok := jsonscan.Get(raw, "_meta"); ok {
+		return nil, errors.New("mcp: invalid params: _meta is not allowed, use CallOptions.Meta")
 	}
-	return dst, nil
+	return jsonscan.AppendMembers(dst, raw, nil), nil
 }

@@ -51,7 +51,11 @@ func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
 	if d == nil {
 		d = &Detached{}
 	}
-	n := &Request{Method: r.Method, ID: r.ID, Params: withoutAnswers(r.Params), Principal: r.Principal,
+	params := bytes.Clone(r.Params)
+	if jsonscan.IsObject(params) {
+		params = jsonscan.Without(r.Params, "inputResponses", "requestState")
+	}
+	n := &Request{Method: r.Method, ID: r.ID, Params: params, Principal: r.Principal,
 		detached: d}
 	n.env.Envelope = r.env.Clone()
 	if c := callFrom(ctx); c != nil && c.isOf(r) && d.State == nil {
@@ -76,23 +80,6 @@ func (c *call) isOf(r *Request) bool {
 
 // Detached returns the Detached that continues the call, or nil for a request of a client.
 func (r *Request) Detached() *Detached { return r.detached }
-
-func withoutAnswers(params json.RawMessage) json.RawMessage {
-	if jsonscan.Kind(params) != '{' {
-		return bytes.Clone(params)
-	}
-	b := append(make([]byte, 0, len(params)), '{')
-	for key, value := range jsonscan.Members(params) {
-		if k := string(key); k == "inputResponses" || k == "requestState" {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), value...)
-	}
-	return append(b, '}')
-}
 
 func (d *Detached) takeOver(c *call) {
 	in := &c.input

@@ -10,6 +10,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -83,26 +84,14 @@ func parseClientCapabilities(raw json.RawMessage) (c ClientCapabilities) {
 	if jsonv2.Unmarshal(raw, &c) == nil {
 		return c
 	}
-	var parts map[string]json.RawMessage
-	if jsonv2.Unmarshal(raw, &parts) != nil {
-		return ClientCapabilities{}
-	}
 	c = ClientCapabilities{}
-	decodePart(parts, "elicitation", &c.Elicitation)
-	decodePart(parts, "sampling", &c.Sampling)
-	decodePart(parts, "roots", &c.Roots)
-	decodePart(parts, "experimental", &c.Experimental)
-	decodePart(parts, "extensions", &c.Extensions)
-	return c
-}
-
-// decodePart decodes one member of a declaration. It leaves into unchanged if the member is
-// invalid.
-func decodePart[T any](parts map[string]json.RawMessage, name string, into *T) {
-	var part T
-	if jsonv2.Unmarshal(parts[name], &part) == nil {
-		*into = part
+	for name, value := range jsonscan.Members(raw) {
+		with := c
+		if jsonv2.Unmarshal(jsonscan.WithMember([]byte("{}"), string(name), value), &with) == nil {
+			c = with
+		}
 	}
+	return c
 }
 
 func (c ClientCapabilities) asksForm() bool {

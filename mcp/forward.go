@@ -212,12 +212,8 @@ func (s *subscription) forward(ctx context.Context, req *Request, e Event) error
 		return s.acknowledge(ctx, req, *e.Filter)
 	case EventChangesMissed:
 		s.record(s.lists, slices.Collect(maps.Keys(s.uris))...)
-	case EventToolsChanged:
-		s.record(toolsChanged)
-	case EventPromptsChanged:
-		s.record(promptsChanged)
-	case EventResourcesChanged:
-		s.record(resourcesChanged)
+	case EventToolsChanged, EventPromptsChanged, EventResourcesChanged:
+		s.record(e.Kind.list())
 	case EventResourceUpdated:
 		s.record(0, e.URI)
 	case EventTopic:

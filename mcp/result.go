@@ -159,10 +159,7 @@ func appendRaw(dst []byte, raw RawResult, carrier wire.Splicer) []byte {
 		return dst
 	}
 	dst = append(dst, `{"resultType":"`+driver.ResultComplete+`"`...)
-	for key, value := range jsonscan.Members(raw) {
-		dst = append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
-		dst = append(dst, value...)
-	}
+	dst = jsonscan.AppendMembers(dst, raw, nil)
 	jsonscan.OneLine(dst[from:])
 	return append(dst, '}')
 }

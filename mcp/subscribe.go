@@ -28,14 +28,25 @@ const (
 	resourcesChanged
 )
 
-// listNotifications are the notifications of each list, in the order in which they are sent.
+// listNotifications are the notifications and events of each list, in the order in which they are sent.
 var listNotifications = []struct {
 	change listChange
 	method string
+	event  EventKind
 }{
-	{toolsChanged, wire.NotificationToolsListChanged},
-	{promptsChanged, wire.NotificationPromptsListChanged},
-	{resourcesChanged, wire.NotificationResourcesListChanged},
+	{toolsChanged, wire.NotificationToolsListChanged, EventToolsChanged},
+	{promptsChanged, wire.NotificationPromptsListChanged, EventPromptsChanged},
+	{resourcesChanged, wire.NotificationResourcesListChanged, EventResourcesChanged},
+}
+
+// list returns the list that an event reports as changed, or 0.
+func (k EventKind) list() listChange {
+	for _, n := range listNotifications {
+		if n.event == k {
+			return n.change
+		}
+	}
+	return 0
 }
 
 // A subscriptions distributes changes to subscriptions. It never waits for a subscription: it records
@@ -63,9 +74,8 @@ func (b *subscriptions) flush() {
 	b.mu.Lock()
 	changed := b.changed
 	b.changed = 0
-	subs := b.subscribed(func(s *subscription) bool { return s.lists&changed != 0 })
 	b.mu.Unlock()
-	markAll(subs, changed)
+	markAll(b.matching(func(s *subscription) bool { return s.lists&changed != 0 }), changed)
 }
 
 func (b *subscriptions) resourceUpdated(uri string) {
@@ -84,27 +94,16 @@ func markAll(subs []*subscription, changed listChange, uris ...string) {
 	}
 }
 
-// subscribed returns the subscriptions that match. The caller holds b.mu.
-func (b *subscriptions) subscribed(match func(*subscription) bool) []*subscription {
-	var subs []*subscription
+// matching returns the subscriptions that match.
+func (b *subscriptions) matching(match func(*subscription) bool) (subs []*subscription) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for s := range b.subs {
 		if match(s) {
 			subs = append(subs, s)
 		}
 	}
 	return subs
-}
-
-func (b *subscriptions) add(s *subscription) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	put(&b.subs, s, struct{}{})
-}
-
-func (b *subscriptions) remove(s *subscription) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.subs, s)
 }
 
 // ResourceUpdated notifies the subscribers of a resource that it changed. Several changes before a
@@ -169,17 +168,12 @@ func (s *subscription) record(changed listChange, uris ...string) {
 	}
 }
 
-func (s *subscription) drain() (listChange, []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	changed, updated := s.changed, s.updated
-	s.changed, s.updated, s.pending = 0, nil, nil
-	return changed, updated
-}
-
 // send sends the recorded changes. It records changes again that could not be sent.
 func (s *subscription) send(ctx context.Context, req *Request) error {
-	changed, updated := s.drain()
+	s.mu.Lock()
+	changed, updated := s.changed, s.updated
+	s.changed, s.updated, s.pending = 0, nil, nil
+	s.mu.Unlock()
 	for _, n := range listNotifications {
 		if changed&n.change == 0 {
 			continue
@@ -243,7 +237,9 @@ func (b *subscriptions) register(
 	if sub.topics, err = topics(ctx, req, sub, &f, sender); err != nil {
 		return err
 	}
-	b.add(sub)
+	b.mu.Lock()
+	put(&b.subs, sub, struct{}{})
+	b.mu.Unlock()
 	return sub.acknowledge(ctx, req, f)
 }
 
@@ -256,7 +252,9 @@ func (b *subscriptions) closeUnless(opened *bool, sub *subscription) {
 }
 
 func (b *subscriptions) close(sub *subscription) {
-	b.remove(sub)
+	b.mu.Lock()
+	delete(b.subs, sub)
+	b.mu.Unlock()
 	sub.topics.close()
 	if sub.end != nil {
 		sub.end()
@@ -434,15 +432,15 @@ func parseFilter(req *Request) (f SubscriptionFilter, err error) {
 // hasNull reports whether a member or a URI is null, which the decoder accepts, but not MCP.
 func hasNull(filter json.RawMessage) bool {
 	for key, value := range jsonscan.Members(filter) {
-		switch string(key) {
-		case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions":
-			if jsonscan.Kind(value) == 'n' {
+		if !isCoreFilter(string(key)) || string(key) == "_meta" {
+			continue
+		}
+		if jsonscan.Kind(value) == 'n' {
+			return true
+		}
+		for uri := range jsonscan.Elements(value) {
+			if jsonscan.Kind(uri) == 'n' {
 				return true
-			}
-			for uri := range jsonscan.Elements(value) {
-				if jsonscan.Kind(uri) == 'n' {
-					return true
-				}
 			}
 		}
 	}

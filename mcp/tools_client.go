@@ -393,7 +393,7 @@ func decodeValue(raw json.RawMessage, v any) error {
 	}
 	var names []string
 	for name, value := range jsonscan.Members(raw) {
-		one := append(append(append(jsonscan.AppendQuote([]byte{'{'}, string(name)), ':'), value...), '}')
+		one := jsonscan.WithMember([]byte("{}"), string(name), value)
 		err := schema.DecodeAnyCase(one, reflect.New(out.Type()).Interface(), jsonv2.RejectUnknownMembers(true))
 		if !errors.Is(err, jsonv2.ErrUnknownName) || len(names) == maxMembers {
 			return nil

@@ -10,6 +10,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/internal/forward"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
@@ -225,20 +226,15 @@ func (o *topicSubscriptions) record(keys ...topicKey) (recorded bool) {
 	return true
 }
 
-func (o *topicSubscriptions) drain() []topicKey {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	keys := o.keys
-	o.keys, o.pending, o.bytes, o.lost = nil, nil, 0, false
-	return keys
-}
-
 // send sends the recorded changes. It records changes again that could not be sent.
 func (o *topicSubscriptions) send(ctx context.Context) error {
 	if o == nil {
 		return nil
 	}
-	keys := o.drain()
+	o.mu.Lock()
+	keys := o.keys
+	o.keys, o.pending, o.bytes, o.lost = nil, nil, 0, false
+	o.mu.Unlock()
 	for i, k := range keys {
 		params, err := k.params(ctx, o.req)
 		if err != nil {
@@ -307,18 +303,8 @@ func (s *subscription) tag(params json.RawMessage) json.RawMessage {
 	id := append([]byte(`"`+wire.MetaSubscriptionID+`":`), s.id...)
 	b := append(append(make([]byte, 0, len(params)+len(id)+len(`"_meta":{},`)), `{"_meta":{`...), id...)
 	meta, _ := jsonscan.Get(params, "_meta")
-	b = append(appendOthers(b, meta, wire.MetaSubscriptionID), '}')
-	return append(appendOthers(b, params, "_meta"), '}')
-}
-
-// appendOthers appends a comma and the member for each member of object, except the member except.
-func appendOthers(b, object []byte, except string) []byte {
-	for key, value := range jsonscan.Members(object) {
-		if string(key) != except {
-			b = append(append(jsonscan.AppendQuote(append(b, ','), string(key)), ':'), value...)
-		}
-	}
-	return b
+	b = append(append(b, forward.Members(meta, wire.MetaSubscriptionID)...), '}')
+	return append(append(b, forward.Members(params, "_meta")...), '}')
 }
 
 func (o *topicSubscriptions) close() {

@@ -117,20 +117,7 @@ func (t *Table) receiverOf(ctx context.Context, params []byte, wants func(*Call)
 
 // Members returns the members of an object except one, each after a comma.
 func Members(object []byte, without string) []byte {
-	return appendMembers(make([]byte, 0, len(object)), object, without)
-}
-
-func appendMembers(dst, object []byte, without string) []byte {
-	for key, value := range jsonscan.Members(object) {
-		if string(key) != without {
-			dst = append(appendKey(dst, key), value...)
-		}
-	}
-	return dst
-}
-
-func appendKey(dst, key []byte) []byte {
-	return append(jsonscan.AppendQuote(append(dst, ','), string(key)), ':')
+	return jsonscan.AppendMembers(make([]byte, 0, len(object)), object, func(key string) bool { return key != without })
 }
 
 // hostMeta is the prefix of the members of `_meta` that hosts set in results and questions. In a

@@ -221,7 +221,7 @@ func (of members) append(dst, object []byte, r wire.Revision, subject string) []
 			continue
 		}
 		if m.name == anyName {
-			dst = appendKey(dst, name)
+			dst = append(jsonscan.AppendQuote(append(dst, ','), string(name)), ':')
 		} else {
 			dst = append(append(append(dst, `,"`...), m.name...), `":`...)
 		}

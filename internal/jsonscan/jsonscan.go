@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 const (
@@ -178,19 +179,30 @@ func HasObject(obj []byte, path ...string) bool {
 	return IsObject(obj)
 }
 
-// Without returns a copy of a validated object without the given member.
-func Without(obj []byte, key string) []byte {
-	out := []byte{'{'}
+// AppendMembers appends the members of a validated object that keep accepts, each after a comma. A nil
+// keep accepts all.
+func AppendMembers(dst, obj []byte, keep func(key string) bool) []byte {
 	for k, value := range Members(obj) {
-		if string(k) == key {
-			continue
+		if key := string(k); keep == nil || keep(key) {
+			dst = append(append(AppendQuote(append(dst, ','), key), ':'), value...)
 		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(AppendQuote(out, string(k)), ':'), value...)
 	}
+	return dst
+}
+
+// Filter returns a copy of a validated object with the members that keep accepts.
+func Filter(obj []byte, keep func(key string) bool) []byte {
+	out := AppendMembers(nil, obj, keep)
+	if len(out) == 0 {
+		return []byte("{}")
+	}
+	out[0] = '{'
 	return append(out, '}')
+}
+
+// Without returns a copy of a validated object without the given members.
+func Without(obj []byte, keys ...string) []byte {
+	return Filter(obj, func(key string) bool { return !slices.Contains(keys, key) })
 }
 
 // WithMember returns a copy of a validated object in which a member contains the given value: in

@@ -160,7 +160,7 @@ func (p *approving) answered(ctx context.Context, req *mcp.Request, st approvalS
 	}
 	p.c.Approval.Nonce = rand.Text()
 	inner := *req
-	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
+	inner.Params = jsonscan.Without(req.Params, "requestState", "inputResponses")
 	return &inner, nil
 }
 

@@ -230,7 +230,7 @@ func (p *Prompt) resume(
 	responses, _ := req.Param("inputResponses")
 	answer, answered := jsonscan.Get(responses, loginKey)
 	inner := *req
-	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
+	inner.Params = jsonscan.Without(req.Params, "requestState", "inputResponses")
 	if st.State != nil {
 		inner.Params = jsonscan.WithMember(inner.Params, "requestState", st.State)
 	}

@@ -3,6 +3,7 @@ package result
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -29,17 +30,7 @@ func withoutOwn(object []byte) (meta []byte, changed bool) {
 	if !ok || jsonscan.Kind(meta) != '{' || !hasOwn(meta) {
 		return nil, false
 	}
-	b := []byte{'{'}
-	for key, value := range jsonscan.Members(meta) {
-		if bytes.HasPrefix(key, []byte(ownMeta)) {
-			continue
-		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), value...)
-	}
-	return append(b, '}'), true
+	return jsonscan.Filter(meta, func(key string) bool { return !strings.HasPrefix(key, ownMeta) }), true
 }
 
 func hasOwn(meta []byte) bool {
@@ -58,14 +49,10 @@ func PublicQuestions(raw []byte, server string) []byte {
 	if !ok || jsonscan.Kind(requests) != '{' {
 		return raw
 	}
-	b := []byte{'{'}
-	for key, request := range jsonscan.Members(requests) {
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(append(jsonscan.AppendQuote(b, string(key)), ':'), publicQuestion(request, server)...)
-	}
-	return jsonscan.WithMember(raw, "inputRequests", append(b, '}'))
+	public := jsonscan.Edit(requests, func(key, request []byte) ([]byte, []byte) {
+		return key, publicQuestion(request, server)
+	})
+	return jsonscan.WithMember(raw, "inputRequests", public)
 }
 
 // publicQuestion removes hidden characters from the texts of a question, and puts the name of the

@@ -133,19 +133,13 @@ func relate(object []byte, handle string) []byte {
 
 // relateQuestions applies relate to the params of each input request of a result.
 func relateQuestions(requests []byte, handle string) []byte {
-	b := []byte{'{'}
-	for key, request := range jsonscan.Members(requests) {
+	return jsonscan.Edit(requests, func(key, request []byte) ([]byte, []byte) {
 		params, ok := jsonscan.Get(request, "params")
 		if !ok || !jsonscan.IsObject(params) {
 			params = []byte("{}")
 		}
-		if len(b) > 1 {
-			b = append(b, ',')
-		}
-		b = append(jsonscan.AppendQuote(b, string(key)), ':')
-		b = append(b, jsonscan.WithMember(request, "params", relate(params, handle))...)
-	}
-	return append(b, '}')
+		return key, jsonscan.WithMember(request, "params", relate(params, handle))
+	})
 }
 
 // Statuses of tasks that the host decides on.

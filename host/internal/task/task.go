@@ -138,13 +138,8 @@ func (c *Caller) passTask(ctx context.Context, req *mcp.Request, t *Task) (mcp.R
 
 // taskParams returns the members of the params of a request, each after a comma, without the id and
 // `_meta`.
-func taskParams(req *mcp.Request) (members []byte) {
-	for key, value := range jsonscan.Members(req.Params) {
-		if string(key) != "taskId" && string(key) != "_meta" {
-			members = append(append(jsonscan.AppendQuote(append(members, ','), string(key)), ':'), value...)
-		}
-	}
-	return members
+func taskParams(req *mcp.Request) []byte {
+	return jsonscan.AppendMembers(nil, req.Params, func(key string) bool { return key != "taskId" && key != "_meta" })
 }
 
 // Public returns a task of a server of the extension as callers of the extension know it.

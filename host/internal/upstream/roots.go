@@ -116,7 +116,7 @@ func (r roots) with(req *mcp.Request, keys []string) *mcp.Request {
 // next returns the request that answers a result with roots alone.
 func (r roots) next(req *mcp.Request, res mcp.RawResult, keys []string) *mcp.Request {
 	inner := *req
-	inner.Params = jsonscan.Without(jsonscan.Without(req.Params, "requestState"), "inputResponses")
+	inner.Params = jsonscan.Without(req.Params, "requestState", "inputResponses")
 	if state, ok := jsonscan.Get(res, "requestState"); ok {
 		inner.Params = jsonscan.WithMember(inner.Params, "requestState", slices.Clone(state))
 	}
