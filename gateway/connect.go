@@ -122,7 +122,7 @@ func (p *connectPages) page(w http.ResponseWriter, r *http.Request, ticket strin
 	if r.Method == http.MethodGet {
 		browser := p.browser(r)
 		if browser == "" {
-			browser = newBrowser()
+			browser = NewKey() // a secret
 		}
 		http.SetCookie(w, p.cookie(browser))
 		p.show(w, http.StatusOK, l, ticket, p.formToken(browser, ticket), "")
@@ -233,9 +233,6 @@ type discarded struct{}
 func (discarded) Header() http.Header         { return http.Header{} }
 func (discarded) Write(b []byte) (int, error) { return len(b), nil }
 func (discarded) WriteHeader(int)             {}
-
-// newBrowser returns a secret for the cookie of a browser.
-func newBrowser() string { return NewKey() }
 
 // browser returns the secret in the cookie of a request, or "" without a cookie.
 func (p *connectPages) browser(r *http.Request) string {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -126,7 +127,7 @@ func (s *Server) preparePrompt(p *Prompt, entry *promptEntry) error {
 	}
 	of := fmt.Sprintf("prompt %.128q", p.Name)
 	entry.completions, err = s.newCompletions(of, entry.args.names(), entry.args.completers(), p.Complete)
-	return err
+	return cmp.Or(err, checkMetaKeys(p.Meta))
 }
 
 // describeArguments sets p.Arguments from the function's type, or checks the names that are set.

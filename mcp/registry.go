@@ -152,9 +152,6 @@ func register[V, E any](
 		e.extra = &prepared
 		err := prepare(e.value, e.extra)
 		if err == nil {
-			err = checkMetaKeys(metaOf(e.value))
-		}
-		if err == nil {
 			e.encoded = new(encoding)
 			e.encoded.json, err = schema.Encode(e.value)
 		}
@@ -214,21 +211,6 @@ func Registered[V Tool | Prompt | Resource | ResourceTemplate](s *Server, name s
 	}
 	r, ok := found.(*Registration[V])
 	return r, ok
-}
-
-// metaOf returns the `_meta` of a feature.
-func metaOf(feature any) Meta {
-	switch f := feature.(type) {
-	case *Tool:
-		return f.Meta
-	case *Prompt:
-		return f.Meta
-	case *Resource:
-		return f.Meta
-	case *ResourceTemplate:
-		return f.Meta
-	}
-	return nil
 }
 
 // checkMetaKeys refuses keys that a revision reserves for the protocol or that are malformed. A

@@ -93,11 +93,11 @@ func prepareResource(r *Resource, entry *resourceEntry) error {
 	if r.Size != nil && *r.Size < 0 {
 		return fmt.Errorf("Size is %d, want 0 or more", *r.Size)
 	}
-	return checkDescription(r.Name, r.Annotations, r.Cache)
+	return checkDescription(r.Name, r.Annotations, r.Cache, r.Meta)
 }
 
 // checkDescription validates the fields that resources and templates share.
-func checkDescription(name string, a *Annotations, c Cache) error {
+func checkDescription(name string, a *Annotations, c Cache, m Meta) error {
 	if name == "" {
 		return errors.New("the name is empty")
 	}
@@ -111,7 +111,7 @@ func checkDescription(name string, a *Annotations, c Cache) error {
 			return fmt.Errorf("Annotations.Priority is %v, want 0 to 1", *a.Priority)
 		}
 	}
-	return c.validate()
+	return cmp.Or(c.validate(), checkMetaKeys(m))
 }
 
 // AddResourceTemplate registers a family of resources and returns its [Registration]. The function
@@ -185,7 +185,7 @@ func (s *Server) prepareTemplate(t *ResourceTemplate, entry *templateEntry) erro
 	if t.URITemplate != entry.template.String() {
 		return fmt.Errorf("the pattern cannot become %q", t.URITemplate)
 	}
-	if err := checkDescription(t.Name, t.Annotations, t.Cache); err != nil {
+	if err := checkDescription(t.Name, t.Annotations, t.Cache, t.Meta); err != nil {
 		return err
 	}
 	var derived map[string]CompleteFunc

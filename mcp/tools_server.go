@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,7 +156,7 @@ func prepareTool(t *Tool, entry *toolEntry) error {
 	if t.Name != entry.name {
 		return fmt.Errorf("the name cannot become %q", t.Name)
 	}
-	if err := checkToolName(t.Name); err != nil {
+	if err := cmp.Or(checkToolName(t.Name), checkMetaKeys(t.Meta)); err != nil {
 		return err
 	}
 	var err error

@@ -67,16 +67,11 @@ type TransportError struct {
 // ends with "; it may have run".
 func (e *TransportError) Error() string {
 	text := fmt.Sprintf("mcp: %s: %v", e.Method, e.Err)
-	if e.MayHaveRun && !errors.Is(e.Err, ErrInvalidResult) && canHaveEffects(e.Method) {
+	hasEffects := e.Method == wire.MethodToolsCall || !coreMethod(e.Method) // the methods of extensions may, too
+	if hasEffects && e.MayHaveRun && !errors.Is(e.Err, ErrInvalidResult) {
 		text += "; it may have run"
 	}
 	return text
-}
-
-// canHaveEffects reports whether a request of a method can change something at the server. The
-// methods of extensions can.
-func canHaveEffects(method string) bool {
-	return method == wire.MethodToolsCall || !coreMethod(method)
 }
 
 // Unwrap returns the reason.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
@@ -33,9 +32,7 @@ func newGuard(o *Options) *guard {
 		hosts:     make(map[string]bool, len(o.AllowedHosts)),
 		anyOrigin: o.InsecureAnyOrigin, anyHost: o.InsecureAnyHost,
 		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes,
-		refusals: limitedLog{limitedlog.Log{
-			Logger: o.Logger, Summary: "mcphttp: more requests refused", What: "requests",
-		}},
+		refusals: limitedLog{logger: o.Logger, summary: "mcphttp: more requests refused", what: "requests"},
 	}
 	for _, origin := range o.AllowedOrigins {
 		g.origins[origin] = true

@@ -60,7 +60,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 		int64(handler.opts.MaxInFlight), int64(handler.opts.MaxInFlightPerPrincipal))
 	handler.bodies = newBodyQuota(handler.opts.MaxBody)
 	handler.filters = newQuota("bytes of subscriptions", maxFilters, maxFiltersOfCaller)
-	handler.unread = newUnreadOutput()
+	handler.unread = &unreadOutput{quota: newQuota("unread bytes", maxUnread, maxUnreadOfCaller)}
 	handler.sessions = newSessions(h, &handler.opts, handler.filters)
 	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout,

@@ -197,10 +197,6 @@ func (c *callContext) Value(key any) any {
 	return c.current().Value(key)
 }
 
-func (c *callContext) isDisconnected() bool {
-	return c.Err() != nil && errors.Is(context.Cause(c), mcp.ErrDisconnected)
-}
-
 func (c *callContext) fail(cause error) { c.cancelable().cancel(cause) }
 
 // end releases the context when the call is over.

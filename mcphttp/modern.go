@@ -198,7 +198,7 @@ func lastResponse(w http.ResponseWriter, isHTTP1 bool, length int) {
 func (x *exchange) write(body []byte, err *mcp.Error) {
 	stream := x.close()
 	switch h := x.ctx.handler; {
-	case x.ctx.isDisconnected(): // a canceled request receives no response
+	case x.ctx.Err() != nil && errors.Is(context.Cause(&x.ctx), mcp.ErrDisconnected): // the client is gone
 		if stream != nil {
 			stream.close()
 		}

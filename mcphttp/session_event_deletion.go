@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 )
 
 // Limits of the calls of [EventStore.EndSession].
@@ -38,9 +36,7 @@ type sessionEventLog struct {
 func newSessionEventLog(opts *Options) *sessionEventLog {
 	l := &sessionEventLog{
 		EventStore: opts.Sessions.Events,
-		log: limitedLog{limitedlog.Log{
-			Logger: opts.Logger, Summary: "mcphttp: more failures of the event store", What: "failures",
-		}},
+		log:        limitedLog{logger: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures"},
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l

@@ -29,10 +29,6 @@ type output struct {
 	isOver  bool          // it was removed or cut
 }
 
-func newUnreadOutput() *unreadOutput {
-	return &unreadOutput{quota: newQuota("unread bytes", maxUnread, maxUnreadOfCaller)}
-}
-
 // add adds n bytes to an output; n may be negative. It cuts other outputs if a limit is exceeded.
 func (u *unreadOutput) add(o *output, n int64) {
 	u.quota.mu.Lock()

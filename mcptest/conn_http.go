@@ -306,13 +306,9 @@ type network struct {
 	once   sync.Once
 }
 
-func newNetwork() *network {
-	return &network{conns: make(chan net.Conn), closed: make(chan struct{})}
-}
-
 // serveHTTP serves a handler in memory until stop is called.
 func serveHTTP(h http.Handler) (client *http.Client, stop func()) {
-	network := newNetwork()
+	network := &network{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: h}
 	var done sync.WaitGroup
 	done.Go(func() { _ = server.Serve(network) })

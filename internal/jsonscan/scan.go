@@ -9,17 +9,6 @@ import (
 // allocation. More keys are sorted.
 const fewKeys = 16
 
-// Scan validates the value that starts at data[at], after white space, and returns the offset
-// behind it.
-//
-// The error is a [*SyntaxError]. If it is [*SyntaxError.WellFormed], end is still the end of the
-// value; otherwise end is where the error was detected.
-func Scan(data []byte, at int, lim Limits) (end int, err error) {
-	s := scanner{data: data, lim: lim.orDefault()}
-	end, _ = s.value(s.space(at), 0, nil)
-	return end, s.err()
-}
-
 // Valid validates data, which must be a single value with only white space around it. The error is
 // a [*SyntaxError].
 func Valid(data []byte, lim Limits) error {

@@ -240,7 +240,7 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 		p.show(w, l, http.StatusUnauthorized, shownName(name), "User name or password is wrong.")
 	default:
 		giveBack()
-		l.s.limits.rememberAddress(r, name)
+		l.s.limits.knownAddress(r, name).remember()
 		l.Finish(w, r, *subject)
 	}
 }
@@ -315,8 +315,6 @@ func (l *limits) takePassword(w http.ResponseWriter, r *http.Request, name strin
 	}
 	return func() { refund(costs) }, true
 }
-
-func (l *limits) rememberAddress(r *http.Request, name string) { l.knownAddress(r, name).remember() }
 
 // knownAddress returns the cost of an attempt from an address that the user logged in from.
 func (l *limits) knownAddress(r *http.Request, name string) cost {

@@ -286,10 +286,6 @@ type clientSlots struct {
 	users int           // the requests that hold a slot or wait for one; guarded by fetchLimiter.mu
 }
 
-func newFetchLimiter(l *limits) *fetchLimiter {
-	return &fetchLimiter{limits: l, slots: make(chan struct{}, maxFetches), clients: map[string]*clientSlots{}}
-}
-
 // allow takes a fetch from the rates of the client and the host. It is not used to refresh a value:
 // otherwise an attacker could exhaust the rate that keeps the values of others fresh.
 func (f *fetchLimiter) allow(ctx context.Context, address string) bool {

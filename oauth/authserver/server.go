@@ -95,7 +95,7 @@ func New(options *Options) (*Server, error) {
 	if s.proofs, err = dpop.NewVerifier(nil); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
-	fetches := newFetchLimiter(s.limits)
+	fetches := &fetchLimiter{limits: s.limits, slots: make(chan struct{}, maxFetches), clients: map[string]*clientSlots{}}
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
 	if s.pages, err = newPageSet(s.log); err != nil {

@@ -211,7 +211,7 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 	}
 	now := time.Now()
 	if tokens == nil || tokens.RefreshToken == "" && t.needsUser() ||
-		!tokens.expiresBefore(now.Add(tokens.renewalMargin())) {
+		!tokens.expiresBefore(now.Add(min(renewBefore, tokens.Expires.Sub(tokens.Issued)/10))) {
 		return tokens, nil
 	}
 	got, err := t.acquire(ctx, &need{kind: needRenewal, used: tokens, revision: revision})
@@ -228,8 +228,6 @@ func (t *Transport) currentTokens(ctx context.Context, revision string) (*TokenS
 func (s *TokenSet) expiresBefore(at time.Time) bool {
 	return !s.Expires.IsZero() && !s.Expires.After(at)
 }
-
-func (s *TokenSet) renewalMargin() time.Duration { return min(renewBefore, s.Expires.Sub(s.Issued)/10) }
 
 // boundedScopes returns the valid scopes of a list that a peer sent, at most maxScopes. Spec: RFC
 // 6749, section 3.3.

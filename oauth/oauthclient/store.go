@@ -96,10 +96,6 @@ type unsavedValue struct {
 	value    []byte // nil if it is removed
 }
 
-func newWriteBackStore(s Store) *writeBackStore {
-	return &writeBackStore{Store: s, unsaved: map[string]*unsavedValue{}}
-}
-
 func (s *writeBackStore) Load(ctx context.Context, key string) ([]byte, error) {
 	s.mu.Lock()
 	tryAgain := s.unsaved[key] != nil

@@ -133,7 +133,7 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	if o.Store == nil {
 		o.Store = NewMemoryStore()
 	}
-	t.store = newWriteBackStore(o.Store)
+	t.store = &writeBackStore{Store: o.Store, unsaved: map[string]*unsavedValue{}}
 	if t.grant == nil {
 		t.grant = codeGrant{}
 	}

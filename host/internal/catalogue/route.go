@@ -137,16 +137,10 @@ func (c *Catalogue) routeMapped(id, original string) (Route, bool) {
 	if item := c.routes.template(original, s, &budget); item != nil {
 		return Route{s.Name, original, item}, true
 	}
-	if len(original) > uritemplate.MaxLength || budget < 0 || s.hidesTemplateOf(original, &budget) {
+	if len(original) > uritemplate.MaxLength || budget < 0 || hidesURI(s.hidden[Templates], original, &budget) {
 		return Route{}, false
 	}
 	return Route{s.Name, original, nil}, true
-}
-
-// hidesTemplateOf reports whether a template that the caller may not see matches a URI, or may match
-// it, if the budget does not suffice.
-func (s *member) hidesTemplateOf(uri string, budget *int) bool {
-	return hidesURI(s.hidden[Templates], uri, budget)
 }
 
 func (s *member) hides(k Kind, original string) bool {

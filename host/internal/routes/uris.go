@@ -146,9 +146,6 @@ func (n *URIs) Route(ctx context.Context, uri string) (Route, error) {
 	return Route{}, mcp.NotFound(uri)
 }
 
-// Known returns the route of a resource if it is known without reading lists again.
-func (n *URIs) Known(uri string) (Route, bool) { return n.known(uri, n.table.Latest()) }
-
 func (n *URIs) known(uri string, m *Snapshot) (Route, bool) {
 	if m == nil {
 		return Route{}, false
