@@ -91,8 +91,7 @@ func decodeCache(raw RawResult) (c Cache) {
 		const maxMs = float64(math.MaxInt64 / time.Millisecond / 2) // exact enough, and no overflow
 		c.TTL = time.Duration(min(ms, maxMs)) * time.Millisecond
 	}
-	scope, _ := jsonscan.Get(raw, "cacheScope")
-	text, _ := jsonscan.Unquote(scope)
+	text := jsonscan.GetString(raw, "cacheScope")
 	c.Public = text == "public"
 	return c
 }

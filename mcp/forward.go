@@ -99,8 +99,7 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 	if m, ok := wire.Latest().Method(req.Method); ok {
 		r.MayAsk = m.MayAskInput
 	} else if req.Method == wire.MethodTasksResult { // asks the questions of the task
-		raw, _ := jsonscan.Get(req.Params, "taskId")
-		r.Task, _ = jsonscan.Unquote(raw)
+		r.Task = jsonscan.GetString(req.Params, "taskId")
 		r.MayAsk = true
 	}
 	if r.MayWait() {

@@ -15,6 +15,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
@@ -257,8 +258,5 @@ func (l *listening) add(e Event) {
 		put(&l.queued, name, true)
 		l.events = append(l.events, e)
 	}
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	peer.Wake(l.wake)
 }

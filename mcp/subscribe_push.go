@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -28,10 +29,10 @@ func (b *subscriptions) listenPush(
 	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
 ) (Result, error) {
 	p := &pushSubscription{subscription: sub, changes: b, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
-	sub.wake = p.wake
+	sub.wake = func() { peer.Wake(p.wakeup) }
 	opened := false
 	defer b.closeUnless(&opened, sub)
-	sender := topicSender{func(*topicSubscriptions) { p.wake() }, req.Notify}
+	sender := topicSender{func(*topicSubscriptions) { peer.Wake(p.wakeup) }, req.Notify}
 	if err := b.register(ctx, req, sub, f, topics, sender); err != nil {
 		return nil, err
 	}
@@ -41,13 +42,6 @@ func (b *subscriptions) listenPush(
 		return EmptyResult{}, nil
 	}
 	return p.serve()
-}
-
-func (p *pushSubscription) wake() {
-	select {
-	case p.wakeup <- struct{}{}:
-	default:
-	}
 }
 
 func (p *pushSubscription) close() {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -266,10 +267,7 @@ func (s *eventStream) isOver() bool {
 
 // wake puts a token into notify.
 func (s *eventStream) wake() {
-	select {
-	case s.notify <- struct{}{}:
-	default:
-	}
+	peer.Wake(s.notify)
 }
 
 // sendComment sends a comment, so that proxies do not close an idle connection. It returns if

@@ -23,12 +23,6 @@ type sessionCore struct {
 // A server serves the requests of a handler.
 type server = driver.Server[*mcp.Request, mcp.Result, mcp.Observer]
 
-func newSessionCore(h mcp.Handler) *sessionCore {
-	c := &sessionCore{handler: h}
-	c.server = mcp.Driver(c)
-	return c
-}
-
 // Serve serves a request in the modern form.
 func (c *sessionCore) Serve(
 	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,

@@ -35,10 +35,12 @@ type sessions struct {
 }
 
 func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
+	core := &sessionCore{handler: h}
+	core.server = mcp.Driver(core)
 	t := &sessions{
 		opts: opts,
 		config: legacy.Config{
-			Core:        newSessionCore(h),
+			Core:        core,
 			Logger:      opts.Logger,
 			MaxInFlight: opts.Sessions.MaxInFlight,
 			Reserve:     reserveIn(filters),

@@ -386,12 +386,6 @@ func (l *lifetime) borrow(x *clientExchange) bool {
 	return !l.over
 }
 
-func (l *lifetime) endBorrow(x *clientExchange) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.borrowers, x)
-}
-
 func waitFor(done <-chan struct{}, timeout time.Duration) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

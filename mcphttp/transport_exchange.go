@@ -109,7 +109,9 @@ func (x *clientExchange) end() {
 // resets the stream of HTTP/2.
 func (x *clientExchange) close() {
 	if x.borrowed != nil {
-		x.life.endBorrow(x)
+		x.life.mu.Lock()
+		delete(x.life.borrowers, x)
+		x.life.mu.Unlock()
 	} else {
 		x.stop()
 	}

@@ -244,8 +244,7 @@ func suggestsFirstTransport(offered wire.Revision, status int) bool {
 
 // offeredRevision returns the revision that an initialize request offers.
 func offeredRevision(req *jsonrpc.Message) wire.Revision {
-	raw, _ := jsonscan.Get(req.Params, "protocolVersion")
-	version, _ := jsonscan.Unquote(raw)
+	version := jsonscan.GetString(req.Params, "protocolVersion")
 	rev, _ := wire.ParseRevision(version)
 	return rev
 }
@@ -272,8 +271,7 @@ func (l *clientSession) setID(res *http.Response) error {
 // setRevision records the revision that the server chose. The caller validates it. Spec:
 // basic/transports#protocol-version-header (2025-11-25)
 func (l *clientSession) setRevision(m *jsonrpc.Message) {
-	raw, _ := jsonscan.Get(m.Result, "protocolVersion")
-	version, _ := jsonscan.Unquote(raw)
+	version := jsonscan.GetString(m.Result, "protocolVersion")
 	rev, _ := wire.ParseRevision(version)
 	l.mu.Lock()
 	defer l.mu.Unlock()

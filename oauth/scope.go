@@ -154,16 +154,16 @@ func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 	}
 	switch req.Method {
 	case "tools/call":
-		scopes, ok := r.Tools[stringMember(req.Params, "name")]
+		scopes, ok := r.Tools[jsonscan.GetString(req.Params, "name")]
 		if !ok {
 			scopes = r.OtherTools
 		}
 		needs = append(needs, scopes)
 	case "prompts/get":
-		needs = append(needs, r.Prompts[stringMember(req.Params, "name")])
+		needs = append(needs, r.Prompts[jsonscan.GetString(req.Params, "name")])
 	case "resources/read":
 		if r.Resource != nil {
-			needs = append(needs, r.Resource(stringMember(req.Params, "uri")))
+			needs = append(needs, r.Resource(jsonscan.GetString(req.Params, "uri")))
 		}
 	case methodSubscriptionsListen:
 		filter, _ := jsonscan.Get(req.Params, "notifications")
@@ -176,12 +176,6 @@ func (r *ScopeRules) needs(req *mcp.Request) []Scopes {
 		}
 	}
 	return needs
-}
-
-func stringMember(obj []byte, key string) string {
-	raw, _ := jsonscan.Get(obj, key)
-	text, _ := jsonscan.Unquote(raw)
-	return text
 }
 
 // RequireScopes returns middleware for [mcp.ServerOptions.Middleware] that refuses requests whose
@@ -259,7 +253,7 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 	e.challenge = challenge.String()
 	d := Decision{Principal: caller, Status: http.StatusForbidden, Err: e}
 	if req != nil {
-		d.Method, d.Target = req.Method, cut(cmp.Or(stringMember(req.Params, "name"), stringMember(req.Params, "uri")))
+		d.Method, d.Target = req.Method, cut(cmp.Or(jsonscan.GetString(req.Params, "name"), jsonscan.GetString(req.Params, "uri")))
 	}
 	e.log(ctx, log, d)
 	if authorized != nil && authorized.guard.opts.Audit != nil {

@@ -39,7 +39,9 @@ func (s *Server) form(req *mcp.Request) serverForm {
 type serverNone struct{ server *Server }
 
 func (serverNone) call(req *mcp.Request) (*pendingCall, error) {
-	return &pendingCall{request: req, refusal: errNoTasks(req)}, nil
+	return &pendingCall{request: req, refusal: mcp.Errorf(mcp.CodeInvalidRequest,
+		"this tool runs as a task only, which takes protocol revision %s or later, not %s",
+		revision2025, req.Revision())}, nil
 }
 
 func (serverNone) discover(_ *mcp.Request, res *mcp.DiscoverResult) *mcp.DiscoverResult { return res }

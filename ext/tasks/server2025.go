@@ -80,12 +80,6 @@ func (c *pendingCall) errNotReached(err error) error {
 	return err
 }
 
-func errNoTasks(req *mcp.Request) *mcp.Error {
-	return mcp.Errorf(mcp.CodeInvalidRequest,
-		"this tool runs as a task only, which takes protocol revision %s or later, not %s",
-		revision2025, req.Revision())
-}
-
 // Spec: basic/utilities/tasks (2025-11-25), Capabilities.
 func (f server2025) discover(req *mcp.Request, res *mcp.DiscoverResult) *mcp.DiscoverResult {
 	if !f.server.hasTools() {

@@ -100,7 +100,8 @@ func Start(cmd *exec.Cmd, opts Options) (*Process, error) {
 	p.stdout = stdout.(*os.File)
 	p.stream = linestream.New(p.output(), WithDeadline(stdin), opts.MaxMessage)
 	p.log = newLogQueue(opts.Stderr, opts.Logger.With("server", opts.Name))
-	p.stderr = newStderrReader(stderr, p.log)
+	p.stderr = &stderrReader{r: stderr, log: p.log, ended: make(chan struct{})}
+	go p.stderr.run()
 	go p.supervise()
 	return p, nil
 }

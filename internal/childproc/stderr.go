@@ -36,12 +36,6 @@ type stderrReader struct {
 	lines [][]byte   // the last lines that are not empty, at most maxLastLines
 }
 
-func newStderrReader(r io.ReadCloser, log *logQueue) *stderrReader {
-	s := &stderrReader{r: r, log: log, ended: make(chan struct{})}
-	go s.run()
-	return s
-}
-
 func (s *stderrReader) run() {
 	defer close(s.ended)
 	in := bufio.NewReaderSize(s.r, maxStderrLine)
@@ -156,14 +150,7 @@ func (q *logQueue) add(level slog.Level, message string, attrs ...slog.Attr) {
 func (q *logQueue) push(size int, write func()) {
 	q.entries = append(q.entries, write)
 	q.size += size + entryCost
-	q.signal()
-}
-
-func (q *logQueue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	peer.Wake(q.wake)
 }
 
 // close waits up to logTimeout until all entries were written. Later entries are discarded:
@@ -173,7 +160,7 @@ func (q *logQueue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
-	q.signal()
+	peer.Wake(q.wake)
 	peer.ClosedWithin(q.ended, logTimeout)
 	close(q.stopped)
 }

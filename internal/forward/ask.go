@@ -94,7 +94,10 @@ func (t *Table) await(
 		}
 		return nil, t.unattributed(ctx, method)
 	}
-	if limits := t.limitsOf(c); limits != nil {
+	t.mu.Lock()
+	limits := c.limits
+	t.mu.Unlock()
+	if limits != nil {
 		limits.Pause()
 		defer limits.Resume()
 	}
@@ -112,12 +115,6 @@ func (t *Table) await(
 		a := unanswered(method)
 		return a.result, a.err
 	}
-}
-
-func (t *Table) limitsOf(c *Call) Pauser {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return c.limits
 }
 
 // unattributed returns the error for a question that belongs to no call, and logs it.
@@ -169,7 +166,7 @@ func (t *Table) ask(ctx context.Context, method string, params json.RawMessage) 
 	}
 	c.open = append(c.open, q)
 	c.openBytes += len(params)
-	c.signal()
+	peer.Wake(c.asked)
 	return c, q, nil
 }
 
@@ -246,14 +243,6 @@ func (t *Table) limit(c *Call, size int) string {
 		return "too many requests wait for the answers of clients"
 	}
 	return ""
-}
-
-// signal wakes the request that waits for the call.
-func (c *Call) signal() {
-	select {
-	case c.asked <- struct{}{}:
-	default:
-	}
 }
 
 // withdraw removes a question that needs no answer any more.

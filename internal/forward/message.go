@@ -80,8 +80,7 @@ func (c *Call) notify(method string, params json.RawMessage) {
 // call requests. Any other message goes to the oldest call that asked for its level, unless several
 // principals made calls.
 func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
-	raw, _ := jsonscan.Get(params, "level")
-	text, _ := jsonscan.Unquote(raw)
+	text := jsonscan.GetString(params, "level")
 	severity, _ := wire.LogSeverity(text)
 	wants := func(c *Call) bool {
 		least, wanted := wire.LogSeverity(c.level)
@@ -98,8 +97,7 @@ func (t *Table) Log(ctx context.Context, params json.RawMessage) bool {
 func (t *Table) receiverOf(ctx context.Context, params []byte, wants func(*Call) bool) *Call {
 	meta, _ := jsonscan.Get(params, "_meta")
 	related, _ := jsonscan.Get(meta, wire.MetaRelatedTask)
-	raw, _ := jsonscan.Get(related, "taskId")
-	task, _ := jsonscan.Unquote(raw)
+	task := jsonscan.GetString(related, "taskId")
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch i := slices.IndexFunc(t.calls, wants); {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
@@ -192,7 +193,7 @@ func (t *Table) resume(ctx context.Context, r *Request) (*Call, error) {
 		}
 	}
 	if len(c.open) > 0 {
-		c.signal()
+		peer.Wake(c.asked)
 	}
 	return c, nil
 }

@@ -233,6 +233,14 @@ func ParseCancelled(params []byte) (id jsonrpc.ID, reason string, ok bool) {
 	return id, strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""), true
 }
 
+// Wake sends to a channel that is buffered (1), unless it holds an element already.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 // IsClosed reports whether a channel that carries no values is closed. A nil channel is not.
 func IsClosed(done <-chan struct{}) bool {
 	select {

@@ -16,8 +16,7 @@ func (i *Item) HiddenArguments() []string {
 }
 
 func (i *Item) text(key string) string {
-	raw, _ := jsonscan.Get(i.Definition, key)
-	text, _ := jsonscan.Unquote(raw)
+	text := jsonscan.GetString(i.Definition, key)
 	return text
 }
 

@@ -135,8 +135,7 @@ func (p *parser) finish() *List {
 
 // nameOf returns the name or URI of an item that may be invalid, or "".
 func nameOf(kind Kind, item []byte) string {
-	raw, _ := jsonscan.Get(item, kinds[kind].id)
-	name, _ := jsonscan.Unquote(raw)
+	name := jsonscan.GetString(item, kinds[kind].id)
 	return name
 }
 

@@ -211,8 +211,7 @@ func (c *Catalogue) Reference(ref []byte) (server string, own []byte, ok bool) {
 		return "", nil, false
 	}
 	text := func(key string) string {
-		raw, _ := jsonscan.Get(ref, key)
-		value, _ := jsonscan.Unquote(raw)
+		value := jsonscan.GetString(ref, key)
 		return value
 	}
 	member, original := "", ""

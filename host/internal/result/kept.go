@@ -156,8 +156,7 @@ func keptText(raw mcp.RawResult) (text []byte, mimeType string) {
 		for block := range jsonscan.Elements(content) {
 			blocks++
 			if kind, _ := jsonscan.Get(block, "type"); string(kind) == `"text"` {
-				value, _ := jsonscan.Get(block, "text")
-				only, _ = jsonscan.Unquote(value)
+				only = jsonscan.GetString(block, "text")
 			}
 		}
 	}

@@ -74,8 +74,7 @@ func checkQuestion(caps mcp.ClientCapabilities, method string, params []byte, as
 		}
 	case wire.MethodElicitationCreate:
 		e := caps.Elicitation
-		mode, _ := jsonscan.Get(params, "mode")
-		text, _ := jsonscan.Unquote(mode)
+		text := jsonscan.GetString(params, "mode")
 		if e == nil || text == "url" && e.URL == nil || text != "url" && e.Form == nil && e.URL != nil {
 			return undeclared
 		}
