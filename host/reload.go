@@ -127,9 +127,9 @@ func (h *Host) compare(set *upstream.Set, settings config.Section) *Diff {
 }
 
 // configured returns the options and the settings for a file.
-func (opts *Options) configured(f *config.File) (o *Options, settings config.Section, err error) {
-	if o = new(*opts); o.Configure != nil {
-		settings, err = o.Configure(f, o)
+func (o *Options) configured(f *config.File) (out *Options, settings config.Section, err error) {
+	if out = new(*o); out.Configure != nil {
+		settings, err = out.Configure(f, out)
 	}
 	if settings == nil && err == nil {
 		settings, err = f.Settings()
@@ -137,7 +137,7 @@ func (opts *Options) configured(f *config.File) (o *Options, settings config.Sec
 	if err != nil {
 		err = fmt.Errorf("host: %w", err)
 	}
-	return o, settings, err
+	return out, settings, err
 }
 
 // use replaces the policy and the channels with the values of options.

@@ -185,7 +185,8 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 		changed &^= n.change
 	}
 	for i, uri := range updated {
-		member := append(jsonscan.AppendQuote(append(make([]byte, 0, len(`"uri":"",`)+len(uri)), `"uri":`...), uri), ',')
+		member := append(make([]byte, 0, len(`"uri":"",`)+len(uri)), `"uri":`...)
+		member = append(jsonscan.AppendQuote(member, uri), ',')
 		if err := req.Notify(ctx, wire.NotificationResourcesUpdated, s.params(member)); err != nil {
 			s.record(0, updated[i:]...)
 			return err

@@ -34,10 +34,8 @@ type sessionEventLog struct {
 }
 
 func newSessionEventLog(opts *Options) *sessionEventLog {
-	l := &sessionEventLog{
-		EventStore: opts.Sessions.Events,
-		log:        limitedLog{logger: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures"},
-	}
+	l := &sessionEventLog{EventStore: opts.Sessions.Events}
+	l.log = limitedLog{logger: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures"}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

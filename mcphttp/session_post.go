@@ -46,7 +46,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 		return errShutdown
 	}
 	s, no := h.sessions.open(head.body.caller, nil)
-	if no != nil && h.endNamed(r, head) { // the named session may occupy the last place of its principal
+	if no != nil && h.endNamed(head) { // the named session may occupy the last place of its principal
 		s, no = h.sessions.open(head.body.caller, nil)
 	}
 	if no != nil {
@@ -54,7 +54,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 	}
 	defer h.sessions.release(s)
 	h.writeInitialize(w, r, s, msg, func() {
-		h.endNamed(r, head)
+		h.endNamed(head)
 		w.Header()[headerSession] = []string{s.id}
 	})
 	return nil
@@ -89,7 +89,7 @@ func (h *Handler) writeInitialize(
 
 // endNamed ends the session that a request names and reports whether its caller opened that
 // session.
-func (h *Handler) endNamed(r *http.Request, head *head) bool {
+func (h *Handler) endNamed(head *head) bool {
 	if !head.id.sent {
 		return false
 	}

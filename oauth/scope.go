@@ -253,7 +253,8 @@ func checkScopes(ctx context.Context, req *mcp.Request, caller *mcp.Principal, n
 	e.challenge = challenge.String()
 	d := Decision{Principal: caller, Status: http.StatusForbidden, Err: e}
 	if req != nil {
-		d.Method, d.Target = req.Method, cut(cmp.Or(jsonscan.GetString(req.Params, "name"), jsonscan.GetString(req.Params, "uri")))
+		d.Method = req.Method
+		d.Target = cut(cmp.Or(jsonscan.GetString(req.Params, "name"), jsonscan.GetString(req.Params, "uri")))
 	}
 	e.log(ctx, log, d)
 	if authorized != nil && authorized.guard.opts.Audit != nil {

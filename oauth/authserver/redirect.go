@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/internal/netx"
@@ -73,12 +74,9 @@ func matchRedirect(registered []string, uri string) bool {
 	if checkRedirectURI(uri) != nil {
 		return false
 	}
-	for _, r := range registered {
-		if r == uri || isLoopbackRedirect(r) && isLoopbackRedirect(uri) && withoutPort(r) == withoutPort(uri) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(registered, func(r string) bool {
+		return r == uri || isLoopbackRedirect(r) && isLoopbackRedirect(uri) && withoutPort(r) == withoutPort(uri)
+	})
 }
 
 // withoutPort removes the port from the text of a loopback URI. It does not normalize the text.

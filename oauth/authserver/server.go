@@ -95,7 +95,8 @@ func New(options *Options) (*Server, error) {
 	if s.proofs, err = dpop.NewVerifier(nil); err != nil {
 		return nil, fmt.Errorf("authserver: %w", err)
 	}
-	fetches := &fetchLimiter{limits: s.limits, slots: make(chan struct{}, maxFetches), clients: map[string]*clientSlots{}}
+	slots := make(chan struct{}, maxFetches)
+	fetches := &fetchLimiter{limits: s.limits, slots: slots, clients: map[string]*clientSlots{}}
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
 	if s.pages, err = newPageSet(s.log); err != nil {

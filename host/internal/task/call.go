@@ -2,6 +2,7 @@ package task
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -48,11 +49,8 @@ func (c *Caller) Begin(
 		}
 		return nil, nil, errUnknownTool(tool)
 	}
-	if begun.caller == Session {
-		task, ok := req.Param("task")
-		begun.wanted = ok && jsonscan.IsObject(task)
-	}
-	params := req.Params
+	begun.wanted = begun.caller == Session && jsonscan.HasObject(req.Params, "task")
+	var params json.RawMessage
 	switch {
 	case begun.wanted && begun.server == None:
 		return nil, nil, mcp.Errorf(mcp.CodeMethodNotFound,

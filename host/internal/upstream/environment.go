@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/host/status"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -96,20 +97,10 @@ type shared struct {
 }
 
 // Wake makes the supervisor check all connections. It never blocks.
-func (s *shared) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+func (s *shared) Wake() { peer.Wake(s.wake) }
 
 // free records that a process ended, or that its lists were read, so that another process may start.
-func (s *shared) free() {
-	select {
-	case s.freed <- struct{}{}:
-	default:
-	}
-}
+func (s *shared) free() { peer.Wake(s.freed) }
 
 // fingerprint returns the fingerprint of connections with an entry.
 func (s *shared) fingerprint(e *entry) server.Fingerprint {

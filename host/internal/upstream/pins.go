@@ -157,7 +157,9 @@ func (p *Pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 		if p.lists.IsCurrent(kind) {
 			continue
 		}
-		s, err := p.join(ctx, backoffWait, func(p *Pool) (*instance, error) { return p.instanceLocked(AnyClass, false), nil })
+		s, err := p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
+			return p.instanceLocked(AnyClass, false), nil
+		})
 		if err == nil {
 			s.Release()
 			_, err = p.lists.List(ctx, kind, 0)

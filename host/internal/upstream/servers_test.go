@@ -116,7 +116,7 @@ func TestCallersShareAPoolOnlyIfTheSettingsSaySo(t *testing.T) {
 	ann := &policy.Caller{Principal: &mcp.Principal{Subject: "ann"}}
 	bob := &policy.Caller{Principal: &mcp.Principal{Subject: "bob"}}
 	own, all := s.Current().Named("own"), s.Current().Named("all")
-	if own.Pool(ann) == own.Pool(bob) || own.Pool(ann) != own.Pool(ann) {
+	if pool := own.Pool(ann); pool == own.Pool(bob) || pool != own.Pool(ann) {
 		t.Error("own: want a pool for each caller")
 	}
 	if all.Pool(ann) != all.Pool(bob) {
