@@ -99,7 +99,7 @@ type bound struct {
 	// subject is the program that is compared, this project's if it is empty.
 	subject string
 	cpu     float64 // per call, at most
-	open    float64 // cpu of today, as long as cpu is not reached
+	open    float64 // cpu or moreAllocs of today, as long as it is not reached
 	rate    float64 // calls per second of CPU, at least
 	// micros and allocs are not multiples: CPU time and allocations of a call
 	// of that program, at most.
@@ -142,7 +142,8 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 				unit: "µs"})
 		}
 		if bound.moreAllocs > 0 {
-			b.record(target{what: what + ": allocations above " + bound.of, most: bound.moreAllocs, unit: "a call", margin: exact,
+			b.record(target{what: what + ": allocations above " + bound.of, most: bound.moreAllocs,
+				open: bound.open, unit: "a call", margin: exact,
 				got: math.Round(max(0, subject.median(allocations)-other.median(allocations)))})
 		}
 		if bound.moreBytes > 0 {

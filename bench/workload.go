@@ -146,7 +146,7 @@ func catalogueStdioWorkloads() []workload {
 				excludesSlow: window == 1,
 			}
 			if window == 1 {
-				w.bounds = []bound{{of: baseline, cpu: 1.25}}
+				w.bounds = []bound{{of: baseline, cpu: 1.25, open: 1.75}}
 			} else if !w.variant {
 				w.bounds = []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
 			}
