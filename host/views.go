@@ -6,20 +6,30 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-// maxViews keeps the views of 2,000 callers. A view takes 10 KB, or 250 KB with 2,000 tools.
-const maxViews = 2500
+// A view takes 10 KB, or 250 KB with 2,000 tools.
+const (
+	maxViews    = 2500 // for 2,000 callers in turn
+	maxOwnViews = 1000 // of one principal, for its sessions
+)
 
-// evictView removes the view that was not used for the longest time, among the views of the principal
-// with the most views: a caller must not be able to remove the views of others. Its subscriptions
-// continue.
-func evictView(views map[string]*View) {
+// makeRoom removes a view if a view of the principal would exceed a limit: the view that was not used
+// for the longest time, among the views of that principal if it has maxOwnViews, or else of the
+// principal with the most views. A caller must not be able to remove the views of others.
+// Subscriptions of the removed view continue.
+func makeRoom(views map[string]*View, principal string) {
 	counts := map[string]int{}
 	for _, v := range views {
 		counts[v.principal]++
 	}
-	oldest, most := "", 0
+	own, oldest, most := counts[principal] >= maxOwnViews, "", 0
+	if !own && len(views) < maxViews {
+		return
+	}
 	for key, v := range views {
 		n := counts[v.principal]
+		if own && v.principal != principal {
+			continue
+		}
 		if n > most || n == most && v.used.Before(views[oldest].used) {
 			oldest, most = key, n
 		}
@@ -43,9 +53,7 @@ func (h *Host) For(c *policy.Caller) *View {
 		made := newView(h, &own) // takes the locks of servers
 		h.mu.Lock()
 		if v = h.views[key]; v == nil { // else another request was faster
-			if len(h.views) >= maxViews {
-				evictView(h.views)
-			}
+			makeRoom(h.views, made.principal)
 			v = made
 			h.views[key] = v
 		}
