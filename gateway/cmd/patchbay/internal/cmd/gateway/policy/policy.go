@@ -232,13 +232,15 @@ func explain(ctx context.Context, o *ExplainOptions) error {
 			"invalid --on %.64q: must be call, read, get, complete, list, result or question", c.On))
 	}
 	compiled, conf, err := gatewayPolicy(o.Factory)
-	switch {
-	case conf == nil:
+	if conf == nil {
 		return err
+	}
+	setting := c.hiddenBy(conf.File)
+	switch {
 	case !conf.File.Has(c.Server):
 		return exit.NotFoundError(term.UnknownName("server", c.Server, conf.File.Names()))
-	case c.hiddenBy(conf.File) != "":
-		if setting := c.hiddenBy(conf.File); o.Flags.JSON {
+	case setting != "":
+		if o.Flags.JSON {
 			o.IO.Out.Value(map[string]any{"do": "hide", "setting": setting, "rules": []string{}})
 		} else {
 			o.IO.Out.Printf("Decision: hide from all callers, by the setting %s", term.CleanLine(setting))
@@ -263,6 +265,7 @@ func (c *policyCase) hiddenBy(f *config.File) string {
 		return ""
 	}
 	switch s := settings.Servers[c.Server]; {
+	case s == nil: // the server is unknown
 	case config.Match(s.Deny, c.Target):
 		return "servers." + c.Server + ".deny"
 	case s.Allow != nil && !config.Match(s.Allow, c.Target):
