@@ -174,14 +174,11 @@ func (p *Problems) withAbsent() []byte {
 
 // has reports whether the settings contain a member.
 func (p *Problems) has(path ...string) bool {
-	value := p.text
+	value, has := p.text, true
 	for _, name := range path {
-		var has bool
-		if value, has = jsonscan.Get(value, name); !has {
-			return false
-		}
+		value, has = jsonscan.Get(value, name)
 	}
-	return true
+	return has
 }
 
 // Check completes and checks the settings. [File.Settings] and [File.Decode] call it.

@@ -1,8 +1,6 @@
 package catalogue
 
-import (
-	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-)
+import "github.com/patchbay-mcp/patchbay/internal/jsonscan"
 
 // Description returns the description of the item that callers see, or "".
 func (i *Item) Description() string { return i.text("description") }
@@ -15,10 +13,7 @@ func (i *Item) HiddenArguments() []string {
 	return i.options.HideArgs[i.Original]
 }
 
-func (i *Item) text(key string) string {
-	text := jsonscan.GetString(i.Definition, key)
-	return text
-}
+func (i *Item) text(key string) string { return jsonscan.GetString(i.Definition, key) }
 
 // build returns the public form of an entry. It returns the previous form if the public name is the
 // same.

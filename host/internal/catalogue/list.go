@@ -134,10 +134,7 @@ func (p *parser) finish() *List {
 }
 
 // nameOf returns the name or URI of an item that may be invalid, or "".
-func nameOf(kind Kind, item []byte) string {
-	name := jsonscan.GetString(item, kinds[kind].id)
-	return name
-}
+func nameOf(kind Kind, item []byte) string { return jsonscan.GetString(item, kinds[kind].id) }
 
 // digestOf returns the SHA-256 digest of a valid value in canonical form: RFC 8785, except that
 // numbers keep their text, because two numbers may round to the same float64.
