@@ -163,7 +163,8 @@ func (b *bench) writeChanges(out io.Writer, w workload, all []*listeningServer) 
 			ratio := ratioByRound(l.cpu, all[i].cpu)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(l.wall, all[i].wall)))
 			if l.name == ours {
-				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio, most: maxFanOut, open: openFanOut,
+				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio,
+					most: maxFanOut, open: openFanOut,
 					unit: "×", margin: noisy})
 			}
 		}

@@ -24,7 +24,8 @@ const (
 func catalogueGatewayColdList() workload {
 	return workload{
 		name: fmt.Sprintf("gateway-cold-list-%d-%d", coldTools, coldServers),
-		title: fmt.Sprintf("a gateway starts, and lists all %d tools, of 1 KB each, of %d servers over HTTP for the first time",
+		title: fmt.Sprintf("a gateway starts, and lists all %d tools, of 1 KB each, of %d servers over HTTP "+
+			"for the first time",
 			coldTools, coldServers),
 		call:    load.Call{Era: echo.Modern, List: coldTools, Servers: coldServers},
 		quick:   true,
@@ -76,7 +77,8 @@ func measureColdList(ctx context.Context, b *bench, w workload, out io.Writer) e
 			fmt.Sprintf("%.0f", memory), fmt.Sprintf("%.0f", median(all[3]))})
 		b.record(target{what: w.name + ": " + name + ": CPU", got: cpu, most: maxColdListCPU, unit: "s"})
 		if memory > 0 {
-			b.record(target{what: w.name + ": " + name + ": peak memory", got: memory, most: maxColdListMemory, unit: "MB"})
+			b.record(target{what: w.name + ": " + name + ": peak memory",
+				got: memory, most: maxColdListMemory, unit: "MB"})
 		}
 	}
 	fmt.Fprintf(out, "\n%s.\n", count(coldListRounds(b.quick), "round"))

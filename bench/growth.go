@@ -82,9 +82,13 @@ func catalogueGrowthWorkloads() []workload {
 		growthCell{noun: "sessions", sizes: []int{1, 1_000, 100_000}, sessions: true,
 			args: func(int) []string { return nil }})
 	add("tools", "calls of one tool of a server, modern era", "server", first,
-		growthCell{noun: "tools", sizes: tools, args: func(n int) []string { return []string{"-tools", strconv.Itoa(n)} }})
+		growthCell{noun: "tools", sizes: tools, args: func(n int) []string {
+			return []string{"-tools", strconv.Itoa(n)}
+		}})
 	add("tools", "calls of one tool through a gateway, with its server in the same process", relaying, behind,
-		growthCell{noun: "tools", sizes: tools, args: func(n int) []string { return relayArgs("-tools", strconv.Itoa(n)) }})
+		growthCell{noun: "tools", sizes: tools, args: func(n int) []string {
+			return relayArgs("-tools", strconv.Itoa(n))
+		}})
 	echoed.Server = echo.GatewayServer(0)
 	add("servers", "calls of one server through a gateway", relaying, echoed,
 		growthCell{noun: "servers", sizes: []int{1, 20, 500}, url: true,

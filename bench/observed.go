@@ -34,7 +34,8 @@ func catalogueObservedWorkloads() []workload {
 	const none = 0.5 // of an allocation: figures are rounded, and the runtime allocates too
 	add("idle", "server", "a server whose observer does nothing", bound{moreAllocs: none, cpu: 1.1})
 	add("metrics", "server", "a server with metrics", bound{moreAllocs: 2, above: 0.8})
-	add("unsampled", "server", "a server with metrics and traces that are not sampled", bound{moreAllocs: 4, open: 5, above: 3})
+	add("unsampled", "server", "a server with metrics and traces that are not sampled",
+		bound{moreAllocs: 4, open: 5, above: 3})
 	add("sampled", "server", "a server with metrics and traces that are sampled",
 		bound{moreAllocs: 9, moreBytes: 2 << 10, above: 5})
 	add("metrics", "client", "a client with metrics", bound{moreAllocs: 2, open: 3})

@@ -72,7 +72,8 @@ func measureStreams(ctx context.Context, b *bench, w workload, out io.Writer) er
 	}
 	if i, j := find(ours), find(baseline); i >= 0 && j >= 0 {
 		above := all[i].heap + all[i].stack - all[j].heap - all[j].stack
-		b.record(target{what: w.name + ": " + w.title + ": one, above " + baseline, got: above, most: maxAboveBaseline, open: openAboveBaseline,
+		b.record(target{what: w.name + ": " + w.title + ": one, above " + baseline, got: above,
+			most: maxAboveBaseline, open: openAboveBaseline,
 			unit: "B", margin: steady})
 	}
 	return nil

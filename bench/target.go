@@ -85,7 +85,8 @@ func (b *bench) confirm(ctx context.Context, out io.Writer, workloads []workload
 	var errs []error
 	for _, t := range b.targets {
 		if t.regressed() {
-			errs = append(errs, fmt.Errorf("%s: %s in two measurements, and the target is missed by more than its margin of %.0f %%",
+			errs = append(errs, fmt.Errorf("%s: %s in two measurements, and the target is missed by more than "+
+				"its margin of %.0f %%",
 				t.what, formatFigure(t.got, t.unit), t.margin*100))
 		}
 	}
@@ -131,7 +132,8 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 			what += ": " + bound.subject
 		}
 		if bound.cpu > 0 {
-			b.record(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other), most: bound.cpu, open: bound.open,
+			b.record(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other),
+				most: bound.cpu, open: bound.open,
 				margin: noisy, unit: "×"})
 		}
 		if bound.micros > 0 {
@@ -147,7 +149,8 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 				got: math.Round(max(0, subject.median(allocations)-other.median(allocations)))})
 		}
 		if bound.moreBytes > 0 {
-			b.record(target{what: what + ": bytes above " + bound.of, most: bound.moreBytes, unit: "a call", margin: steady,
+			b.record(target{what: what + ": bytes above " + bound.of, most: bound.moreBytes,
+				unit: "a call", margin: steady,
 				got: math.Round(subject.median(allocated) - other.median(allocated))})
 		}
 		if bound.bytes > 0 {

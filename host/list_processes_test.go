@@ -14,7 +14,9 @@ import (
 // A list of more servers than processes may run is complete: servers whose lists were read make room for
 // the others.
 func TestListOfMoreServersThanProcesses(t *testing.T) {
-	for name, caller := range map[string]*policy.Caller{"local 4": {}, "principal 4": {Principal: principal("ann")}, "local 1": {}} {
+	for name, caller := range map[string]*policy.Caller{
+		"local 4": {}, "principal 4": {Principal: principal("ann")}, "local 1": {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limit, servers := int(name[len(name)-1]-'0'), 30
@@ -23,7 +25,8 @@ func TestListOfMoreServersThanProcesses(t *testing.T) {
 				}
 				fakes := map[string]*fakeProcess{}
 				for n := range servers {
-					fakes[fmt.Sprint("s", n)] = &fakeProcess{handler: simpleServer(fmt.Sprint("s", n)), startup: time.Second}
+					s := fmt.Sprint("s", n)
+					fakes[s] = &fakeProcess{handler: simpleServer(s), startup: time.Second}
 				}
 				h := openFakes(t, fakes, fmt.Sprintf(`{"limits": {"processes": %d}, "tools": {"mode": "list"}}`, limit))
 				c := client(t, h, caller)

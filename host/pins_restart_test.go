@@ -84,7 +84,9 @@ func TestDefinitionsOfNewProcessAreChecked(t *testing.T) {
 				}
 				pid, _ := strconv.Atoi(starts()[0])
 				_ = syscall.Kill(pid, syscall.SIGKILL)
-				waitUntil(t, "the process ends", func() bool { return !isRunning(starts()[0]) && h.Upstreams()[0].Status().State != status.Ready })
+				waitUntil(t, "the process ends", func() bool {
+					return !isRunning(starts()[0]) && h.Upstreams()[0].Status().State != status.Ready
+				})
 			}
 			runs := len(starts())
 			r, err := c.CallTool(t.Context(), "shop__search", nil)

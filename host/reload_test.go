@@ -325,7 +325,8 @@ func TestReloadOfSettings(t *testing.T) {
 			t.Errorf("tools in search mode: %q", got)
 		}
 		r.wantStarts(t, "one", 1)
-		r.reload(t, `"b": {"command": "two"}, "a": {"command": "one"}`, `{"servers": {"a": {"timeout": "5s"}}, "connect": {"links": true}}`,
+		r.reload(t, `"b": {"command": "two"}, "a": {"command": "one"}`,
+			`{"servers": {"a": {"timeout": "5s"}}, "connect": {"links": true}}`,
 			host.Diff{Changed: []string{"a"}, Settings: []string{"mcpServers", "names", "tools", "connect"}})
 		time.Sleep(time.Second)
 		r.reload(t, `"b": {"command": "two"}, "a": {"command": "one"}`, `{"servers": {"a": {"timeout": "5s"}}}`,

@@ -107,7 +107,8 @@ func TestSessionsGetTheCurrentList(t *testing.T) {
 		for _, tool := range got.Tools {
 			names = append(names, tool.Name)
 		}
-		if _, has := got.Meta["example.com/a"]; !slices.Equal(names, step.want) || has != (step.middleware == "meta") || got.Type != "" {
+		_, has := got.Meta["example.com/a"]
+		if !slices.Equal(names, step.want) || has != (step.middleware == "meta") || got.Type != "" {
 			t.Errorf("%s: got %v, %v and the type %q, want %v", step.middleware, names, got.Meta, got.Type, step.want)
 		}
 	}

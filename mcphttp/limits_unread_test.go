@@ -27,7 +27,8 @@ func (c megabytesCore) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Resu
 		}
 	}
 	if strings.Contains(string(req.Params), `"largechecked"`) {
-		raw := mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 4<<20) + `"}]}`)
+		text := strings.Repeat("x", 4<<20)
+		raw := mcp.RawResult(`{"resultType":"complete","content":[{"type":"text","text":"` + text + `"}]}`)
 		req.Driver().Valid = json.RawMessage(raw)
 		return raw, nil
 	}

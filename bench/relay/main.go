@@ -41,15 +41,18 @@ var reserve = make([]byte, 32<<20)
 
 func main() {
 	var o options
-	flag.StringVar(&o.kind, "kind", "", "direct, bare-relay, reverse-proxy, reverse-proxy-pool, line-relay, sdk or patchbay")
+	flag.StringVar(&o.kind, "kind", "",
+		"direct, bare-relay, reverse-proxy, reverse-proxy-pool, line-relay, sdk or patchbay")
 	flag.StringVar(&o.url, "url", "", "endpoint of the server; without it, the arguments start one on stdio")
 	era := flag.String("era", string(echo.Modern), "era of the server: modern or session")
 	flag.StringVar(&o.tool, "tool", echo.Tool, "the tool that the load calls")
 	flag.IntVar(&o.tools, "tools", 0, "number of tools of servers in this process, in place of the servers at -url")
 	flag.IntVar(&o.servers, "servers", 1, "number of servers")
-	flag.IntVar(&o.callers, "callers", 0, "principals of patchbay, each with its token; without them, there is no authorization")
+	flag.IntVar(&o.callers, "callers", 0,
+		"principals of patchbay, each with its token; without them, there is no authorization")
 	flag.BoolVar(&o.shared, "shared", false, "principals share the connections to the servers")
-	flag.StringVar(&o.extra, "extra", "", "what patchbay does besides: policy-200, policy-200-all, records, pins or pins-and-records")
+	flag.StringVar(&o.extra, "extra", "",
+		"what patchbay does besides: policy-200, policy-200-all, records, pins or pins-and-records")
 	flag.StringVar(&o.dir, "dir", "", "folder for files of extra")
 	flag.Parse()
 	o.era, o.command = echo.Era(*era), flag.Args()

@@ -96,7 +96,9 @@ func TestUnsignedResponsesDoNotDecide(t *testing.T) {
 				!strings.Contains(d.Reason, celpolicy.Header) {
 				t.Errorf("the hook: %v (%s), want allowed %t", d.Do, d.Reason, c.want)
 			}
-			ask, err := celpolicy.Webhook(&gatewayconfig.Webhook{URL: s.URL, Secret: "KEY"}, func(string) (string, bool) { return hookKey, true })
+			ask, err := celpolicy.Webhook(&gatewayconfig.Webhook{URL: s.URL, Secret: "KEY"}, func(string) (string, bool) {
+				return hookKey, true
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,8 @@ func TestAuditHasDefaults(t *testing.T) {
 			SegmentSize: 64 << 20, SegmentAge: config.Duration(24 * time.Hour), Keep: config.Duration(90 * 24 * time.Hour), MaxSize: 16 << 30},
 		`{"mcpServers": {}, "patchbay": {"audit": {"dir": "log", "heads": "../heads", "args": "full", "sync": "record",
 			"strict": true, "segment": "1MiB", "segmentAge": "1h", "keep": "48h"}}}`: {
-			Dir: filepath.FromSlash("/etc/log"), Heads: filepath.FromSlash("/heads"), Args: gatewayconfig.AuditFull, Sync: gatewayconfig.SyncRecord,
+			Dir: filepath.FromSlash("/etc/log"), Heads: filepath.FromSlash("/heads"),
+			Args: gatewayconfig.AuditFull, Sync: gatewayconfig.SyncRecord,
 			Strict: true, SegmentSize: 1 << 20, SegmentAge: config.Duration(time.Hour), Keep: config.Duration(48 * time.Hour),
 			MaxSize: 16 << 30},
 	} {

@@ -16,10 +16,11 @@ func TestAuth(t *testing.T) {
 		`"auth": {"keys": false, "oidc": {"issuer": "https://login.example.com/tenant", "audience": "mcp"}}`: {
 			OIDC: &gatewayconfig.OIDC{Issuer: "https://login.example.com/tenant", Audience: "mcp"}},
 		`"profiles": {"work": {}}, "auth": {"oidc": {"issuer": "http://127.0.0.1:9", "audience": "a", "scopes": ["mcp:use"],
-			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true, "clientId": "gw", "clientSecret": "GW_SECRET"}}`: {Keys: true, OIDC: &gatewayconfig.OIDC{
-			ClientID: "gw", ClientSecret: "GW_SECRET",
-			Issuer: "http://127.0.0.1:9", Audience: "a", Scopes: []string{"mcp:use"},
-			Profiles: map[string]string{"mcp:work": "work"}, InsecureAnyTokenType: true}},
+			"profiles": {"mcp:work": "work"}, "insecureAnyTokenType": true, "clientId": "gw", "clientSecret": "GW_SECRET"}}`: {
+			Keys: true, OIDC: &gatewayconfig.OIDC{
+				ClientID: "gw", ClientSecret: "GW_SECRET",
+				Issuer: "http://127.0.0.1:9", Audience: "a", Scopes: []string{"mcp:use"},
+				Profiles: map[string]string{"mcp:work": "work"}, InsecureAnyTokenType: true}},
 	} {
 		if diff := cmp.Diff(want, read(t, `{`+text+`}`).Auth); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)

@@ -85,7 +85,8 @@ func FuzzSettings(f *testing.F) {
 			}
 			return
 		}
-		if plain, err := config.Plain(text); err != nil || schema.Validate(plain) != nil && !bytes.Contains(text, []byte("inputs")) {
+		if plain, err := config.Plain(text); err != nil || schema.Validate(plain) != nil &&
+			!bytes.Contains(text, []byte("inputs")) {
 			t.Errorf("the schema refuses %s", settings)
 		}
 		if got.Listen == "" || len(got.Servers) != 1 || got.Profiles == nil {

@@ -13,7 +13,8 @@ import (
 // parse parses a file with servers and settings, which begin in line 2.
 func parse(t *testing.T, settings string) *config.File {
 	t.Helper()
-	f, err := config.Parse([]byte("{\"servers\": {\"fs\": {\"command\": \"x\"}}, // comment\n\t\"patchbay\": " + settings + "}"))
+	f, err := config.Parse([]byte("{\"servers\": {\"fs\": {\"command\": \"x\"}}, // comment\n" +
+		"\t\"patchbay\": " + settings + "}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,8 @@ func checkProblem(t *testing.T, settings, want string) {
 	f := parse(t, settings)
 	f.Path = filepath.Join(t.TempDir(), "mcp.json")
 	s, err := gatewayconfig.Read(f)
-	if err == nil || s != nil || !strings.HasPrefix(err.Error(), f.Path+": line 2, column ") || !strings.Contains(err.Error(), want) {
+	if err == nil || s != nil || !strings.HasPrefix(err.Error(), f.Path+": line 2, column ") ||
+		!strings.Contains(err.Error(), want) {
 		t.Errorf("%s:\n got %v\nwant %s", settings, err, want)
 	}
 }

@@ -15,7 +15,9 @@ type cannedCore struct {
 	result string
 }
 
-func (c *cannedCore) Serve(_ context.Context, dst []byte, req wire.Request, _ legacy.Notify) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
+func (c *cannedCore) Serve(
+	_ context.Context, dst []byte, req wire.Request, _ legacy.Notify,
+) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
 	return append(dst, c.result...), false, nil
 }
 

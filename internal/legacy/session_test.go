@@ -41,14 +41,17 @@ const discovered = `{"resultType":"complete","supportedVersions":["2026-07-28"],
 	"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},
 	"instructions":"Be kind.","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","title":"S","websiteUrl":"https://s.example"}}}`
 
-func (c *fakeCore) Serve(ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
+func (c *fakeCore) Serve(
+	ctx context.Context, dst []byte, r wire.Request, notify legacy.Notify,
+) (_ []byte, isProjected bool, _ *jsonrpc.Error) {
 	req := &jsonrpc.Message{ID: r.ID, Method: r.Method, Params: r.Params}
 	opened, err := wire.Open(r.Params)
 	if err != nil {
 		return nil, false, err
 	}
 	if !reflect.DeepEqual(opened, r.Envelope) {
-		return nil, false, &jsonrpc.Error{Code: wire.CodeInternalError, Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
+		return nil, false, &jsonrpc.Error{Code: wire.CodeInternalError,
+			Message: fmt.Sprintf("envelope %+v, want %+v", r.Envelope, opened)}
 	}
 	out := func(ctx context.Context, m *jsonrpc.Message) error { return notify(ctx, m.Method, m.Params) }
 	if req.Method == wire.MethodDiscover {

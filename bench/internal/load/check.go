@@ -87,7 +87,8 @@ func (c Call) fits(m *message) bool {
 	}
 	first := c.lastPage()
 	for i, tool := range m.Result.Tools {
-		if tool.Name != c.listedTool(first+i) || !strings.HasPrefix(tool.Description, echo.ToolDescription) || len(tool.Schema) == 0 {
+		if tool.Name != c.listedTool(first+i) || !strings.HasPrefix(tool.Description, echo.ToolDescription) ||
+			len(tool.Schema) == 0 {
 			return false
 		}
 	}

@@ -69,7 +69,8 @@ func newCaller(endpoint string, call Call, i, n int, session string) (*caller, e
 	if err != nil {
 		return nil, err
 	}
-	c := &caller{call: call, quickCheck: call.quickCheck(), conn: newConn(nc), session: session, principal: i, stride: n}
+	c := &caller{call: call, quickCheck: call.quickCheck(), conn: newConn(nc), session: session,
+		principal: i, stride: n}
 	if err := c.ready(u); err != nil {
 		nc.Close()
 		return nil, err

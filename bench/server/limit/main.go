@@ -41,7 +41,8 @@ var (
 	modern = answers{
 		call:   `,"result":{"resultType":"complete",` + content + modernMeta,
 		result: [2]string{`,"result":{"resultType":"complete","content":[{"type":"text","text":`, `}]` + modernMeta},
-		list:   `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` + list(tool(echo.Tool, echo.ToolDescription, schema)) + modernMeta,
+		list: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` +
+			list(tool(echo.Tool, echo.ToolDescription, schema)) + modernMeta,
 		discover: `,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"public",` +
 			`"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}}` + modernMeta,
 	}

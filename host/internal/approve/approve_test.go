@@ -92,7 +92,8 @@ func payment(t *testing.T, params string, edit ...func(c *call.Call)) *call.Call
 		t.Fatal(err)
 	}
 	ann := &policy.Caller{Principal: &mcp.Principal{Subject: "ann"}, Session: "1"}
-	c := &call.Call{View: view{ann}, Pool: &pool{program("one")}, Server: program("one"), Kind: policy.ActionCall, Target: "pay", Request: req,
+	c := &call.Call{View: view{ann}, Pool: &pool{program("one")}, Server: program("one"), Kind: policy.ActionCall,
+		Target: "pay", Request: req,
 		Action: &policy.Action{Kind: policy.ActionCall, Method: "tools/call", Caller: ann, Server: "bank", Target: "pay",
 			Arguments: call.Arguments(req), Digest: [32]byte{1}},
 		Decision: &policy.Decision{Do: policy.OutcomeAsk, Rule: "payments"}}

@@ -64,7 +64,8 @@ type gate struct {
 
 func newGate(t *testing.T, p policy.Policy) *gate {
 	t.Helper()
-	g := &gate{view: &view{}, Authorizer: authorize.New(authorize.Options{Recent: &observe.Recent{}, Context: t.Context(),
+	g := &gate{view: &view{}, Authorizer: authorize.New(authorize.Options{
+		Recent: &observe.Recent{}, Context: t.Context(),
 		Count: func(policy.ActionKind, *policy.Decision) {}, Describe: func(*call.Call) {}})}
 	g.Use(p)
 	return g

@@ -39,7 +39,9 @@ func (s *source) Restore(ctx context.Context) { s.lists.Restore(ctx) }
 // restored restores the lists of a server.
 type restored struct{ listing.Reviewer }
 
-func (restored) Restore(context.Context, func(catalogue.Kind, *catalogue.List) *catalogue.List) (listing.Restored, bool) {
+func (restored) Restore(
+	context.Context, func(catalogue.Kind, *catalogue.List) *catalogue.List,
+) (listing.Restored, bool) {
 	r := listing.Restored{Capabilities: []byte(`{"extensions":{"` + routes.ExtensionSkills + `":{}}}`)}
 	for k := range r.Lists {
 		r.Lists[k] = catalogue.Parse(catalogue.Kind(k), []byte("{}"))
@@ -113,7 +115,8 @@ func TestSkillsOfSeveralServersHaveDifferentURIs(t *testing.T) {
 		t.Fatalf("got the skills %q, want %q", uris, want)
 	}
 	for _, u := range uris {
-		res, err := r.Serve(t.Context(), &mcp.Request{Method: call.MethodSkillGet, Params: []byte(`{"uri":"` + u + `"}`)})
+		res, err := r.Serve(t.Context(),
+			&mcp.Request{Method: call.MethodSkillGet, Params: []byte(`{"uri":"` + u + `"}`)})
 		if raw, _ := res.(mcp.RawResult); err != nil || !strings.Contains(string(raw), `"`+u+`"`) {
 			t.Errorf("%s: got %s, %v", u, raw, err)
 		}

@@ -96,7 +96,8 @@ func TestReloadKeepsConnectionsOfTheSameCommand(t *testing.T) {
 		old := s.Use(next)
 		s.Settle(old, d.Changed)
 		a, b := s.Current().Named("a"), s.Current().Named("b")
-		if got := connections(a); !slices.Equal(got, before["a"]) || !slices.Equal(a.Entry().Settings.Deny, []string{"x"}) {
+		if got := connections(a); !slices.Equal(got, before["a"]) ||
+			!slices.Equal(a.Entry().Settings.Deny, []string{"x"}) {
 			t.Errorf("a: got the connections %q and deny %q, want %q and x", got, a.Entry().Settings.Deny, before["a"])
 		}
 		time.Sleep(time.Minute) // the old connection serves until the new one is ready
@@ -135,7 +136,8 @@ func TestStopEndsConnections(t *testing.T) {
 		if st := u.Status(); st.State != status.Stopped || len(connections(u)) != 0 {
 			t.Errorf("got the state %s and the connections %q, want stopped", st.State, connections(u))
 		}
-		if _, err := u.Pool(&policy.Caller{}).Acquire(t.Context(), upstream.AnyClass); !errors.Is(err, upstream.ErrStoppedByUser) {
+		_, err := u.Pool(&policy.Caller{}).Acquire(t.Context(), upstream.AnyClass)
+		if !errors.Is(err, upstream.ErrStoppedByUser) {
 			t.Errorf("a request got %v, want %v", err, upstream.ErrStoppedByUser)
 		}
 	}

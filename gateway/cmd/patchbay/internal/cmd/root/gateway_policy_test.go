@@ -136,7 +136,8 @@ func TestPolicyExplainNamesTheSettingThatHidesATool(t *testing.T) {
 		"db drop": "servers.db.allow"} {
 		words := append(slices.Clone(args), strings.Fields(name)...)
 		o := patchbay(t, "", words...)
-		if want := "Decision: hide from all callers, by the setting " + setting + "\n"; o.status != exit.OK || o.stdout != want {
+		want := "Decision: hide from all callers, by the setting " + setting + "\n"
+		if o.status != exit.OK || o.stdout != want {
 			t.Errorf("%s: %+v, want %q", name, o, want)
 		}
 		if e := jsonOf[explanation](t, words...); e.Do != "hide" || e.Setting != setting || len(e.Rules) != 0 {
