@@ -87,6 +87,11 @@ type CommandTransport struct {
 	// not change the standard streams of cmd. Default: the process is started with the settings
 	// above.
 	Prepare func(cmd *exec.Cmd) error
+	// Line is called with each exact line that is about to be written to the server's standard input
+	// (sent), or was read from its standard output, message or not, without its line feed. Blank lines,
+	// lines over MaxMessage and output after Close are not reported. Calls for a process do not overlap.
+	// Line must not block, use the transport, or change or keep text.
+	Line func(sent bool, text []byte)
 
 	connTransport
 }
@@ -99,12 +104,10 @@ func (s *CommandTransport) dial(ctx context.Context) (Conn, error) {
 	s.logger, s.once = cmp.Or(s.Logger, s.logger), s.Once
 	cmd := s.command()
 	if s.Prepare != nil {
-		if err := s.Prepare(cmd); err != nil {
-			return nil, fmt.Errorf("start server %q: %w", s.Path, err)
-		}
+		cmd.Err = cmp.Or(s.Prepare(cmd), cmd.Err) // of the start
 	}
 	p, err := childproc.Start(cmd, childproc.Options{
-		Name: s.Path, Stderr: s.Stderr, Logger: s.log(),
+		Name: s.Path, Stderr: s.Stderr, Logger: s.log(), Line: s.Line,
 		MaxMessage: cmp.Or(max(s.MaxMessage, 0), defaultCommandMessage),
 		ExitError:  func(e childproc.Exit) error { return &ExitError{s.Path, e.Code, e.Signal, e.Stderr} },
 	})

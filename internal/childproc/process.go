@@ -53,6 +53,9 @@ type Options struct {
 	MaxMessage int
 	// ExitError makes the error of a process that exited. It wraps [peer.ErrDisconnected].
 	ExitError func(Exit) error
+	// Line receives each line that is about to be written (sent) or was read, one at a time. It must
+	// not block. Default: lines are not reported.
+	Line func(sent bool, text []byte)
 }
 
 // An Exit describes how a process ended.
@@ -99,6 +102,14 @@ func Start(cmd *exec.Cmd, opts Options) (*Process, error) {
 	}
 	p.stdout = stdout.(*os.File)
 	p.stream = linestream.New(p.output(), WithDeadline(stdin), opts.MaxMessage)
+	if opts.Line != nil {
+		var calling sync.Mutex // held during a call
+		p.stream.Line = func(sent bool, text []byte) {
+			calling.Lock()
+			defer calling.Unlock()
+			opts.Line(sent, text)
+		}
+	}
 	p.log = newLogQueue(opts.Stderr, opts.Logger.With("server", opts.Name))
 	p.stderr = &stderrReader{r: stderr, log: p.log, ended: make(chan struct{})}
 	go p.stderr.run()

@@ -4,6 +4,7 @@
 package linestream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ var ErrLineTooLong = errors.New("line is too long")
 // A Conn reads and writes messages as lines over two byte streams. Its methods are safe for
 // concurrent use, except that a single goroutine reads at a time.
 type Conn struct {
+	// Line, unless nil, is called with each line that is about to be written or was read, without its
+	// line feed. It must be set before the first use. Then WriteLines must write single lines only.
+	Line func(sent bool, text []byte)
+
 	r     io.Reader
 	lines lineReader
 
@@ -84,6 +89,9 @@ func (c *Conn) ReadLine(ctx context.Context) ([]byte, error) {
 	line, err := c.lines.next(ctx)
 	switch {
 	case err == nil:
+		if c.Line != nil {
+			c.Line(false, line)
+		}
 		return line, nil
 	case errors.Is(err, ErrLineTooLong):
 		message := fmt.Sprintf("invalid request: longer than %d bytes", c.lines.limit)
@@ -136,6 +144,9 @@ func (c *Conn) WriteLines(ctx context.Context, lines []byte) error {
 		return context.Cause(ctx)
 	case c.broken != nil:
 		return c.broken
+	}
+	if c.Line != nil {
+		c.Line(true, bytes.TrimSuffix(lines, []byte{'\n'}))
 	}
 	stop := interruptWith(ctx, c.setDeadline)
 	n, err := c.w.Write(lines)
