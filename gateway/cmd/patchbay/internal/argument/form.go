@@ -5,13 +5,11 @@ import (
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
-	"net/mail"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
@@ -23,7 +21,7 @@ func (p *Parameter) Values() (all []string) {
 		p = p.Items
 	}
 	for _, c := range p.choices {
-		all = append(all, c.text())
+		all = append(all, c.Text())
 	}
 	if p.IsYesNo() {
 		all = []string{"true", "false"}
@@ -63,16 +61,16 @@ func NewForm(requested stdjson.RawMessage) ([]Field, error) {
 // Heading returns the text above the prompt: title, constraints, description and choices.
 func (f *Field) Heading() string {
 	var b strings.Builder
-	title := term.CleanLine(cmp.Or(StringMember(f.schema, "title"), f.Name))
+	title := term.CleanLine(cmp.Or(form.StringMember(f.schema, "title"), f.Name))
 	if name := term.CleanLine(f.Name); f.named && title != name {
 		title = name + ": " + title
 	}
 	b.WriteString("  " + title)
 	var notes []string
-	if format := StringMember(f.schema, "format"); format != "" {
+	if format := form.StringMember(f.schema, "format"); format != "" {
 		notes = append(notes, format)
 	}
-	notes = append(notes, f.bounds()...)
+	notes = append(notes, form.Bounds(f.schema)...)
 	if f.required {
 		notes = append(notes, "required")
 	}
@@ -87,9 +85,9 @@ func (f *Field) Heading() string {
 		choices = f.Items.choices
 	}
 	for i, c := range choices {
-		fmt.Fprintf(&b, "\n    %d) %s", i+1, term.CleanLine(c.text()))
-		if c.title != "" && c.title != c.text() {
-			b.WriteString("  " + term.CleanLine(c.title))
+		fmt.Fprintf(&b, "\n    %d) %s", i+1, term.CleanLine(c.Text()))
+		if c.Title != "" && c.Title != c.Text() {
+			b.WriteString("  " + term.CleanLine(c.Title))
 		}
 	}
 	return b.String()
@@ -140,14 +138,14 @@ func (f *Field) display(value stdjson.RawMessage) string {
 	if rawjson.Kind(value) == '[' && (f.Items == nil || f.separated()) {
 		var all []string
 		for element := range rawjson.Elements(value) {
-			all = append(all, choice{value: element}.text())
+			all = append(all, form.Choice{Value: element}.Text())
 		}
 		return strings.Join(all, ", ")
 	}
 	if f.IsYesNo() {
 		return map[string]string{"true": "y", "false": "n"}[string(value)]
 	}
-	return choice{value: value}.text()
+	return form.Choice{Value: value}.Text()
 }
 
 // Parse returns the validated value of a line: "" is an empty string, an empty line the default.
@@ -181,7 +179,7 @@ func (f *Field) Parse(line string) (value stdjson.RawMessage, err error) {
 	if err := f.check.Validate(value); err != nil {
 		return nil, err
 	}
-	return value, f.checkFormat(value)
+	return value, form.CheckFormat(f.schema, value)
 }
 
 func (f *Field) parseList(text string) (stdjson.RawMessage, error) {
@@ -209,50 +207,21 @@ func (f *Field) parseList(text string) (stdjson.RawMessage, error) {
 }
 
 // pick returns the choice of a value, a title or a number, in this order.
-func pick(choices []choice, text string) (stdjson.RawMessage, error) {
+func pick(choices []form.Choice, text string) (stdjson.RawMessage, error) {
 	for _, c := range choices {
-		if c.text() == text {
-			return c.value, nil
+		if c.Text() == text {
+			return c.Value, nil
 		}
 	}
 	for _, c := range choices {
-		if c.title != "" && strings.EqualFold(c.title, text) {
-			return c.value, nil
+		if c.Title != "" && strings.EqualFold(c.Title, text) {
+			return c.Value, nil
 		}
 	}
 	if n, err := strconv.Atoi(text); err == nil && n >= 1 && n <= len(choices) {
-		return choices[n-1].value, nil
+		return choices[n-1].Value, nil
 	}
 	return nil, fmt.Errorf("got %q, want one of the values or its number", text)
-}
-
-// checkFormat checks a string against its format, which JSON Schema treats as an annotation.
-func (f *Field) checkFormat(value stdjson.RawMessage) error {
-	text, err := rawjson.Unquote(value)
-	if err != nil {
-		return nil // not a string
-	}
-	format := StringMember(f.schema, "format")
-	switch format {
-	case "email":
-		a, parse := mail.ParseAddress(text)
-		if err = parse; err == nil && a.Address != text {
-			err = errors.New("more than an address")
-		}
-	case "uri":
-		u, parse := url.Parse(text)
-		if err = parse; err == nil && u.Scheme == "" {
-			err = errors.New("no scheme")
-		}
-	case "date":
-		_, err = time.Parse(time.DateOnly, text)
-	case "date-time":
-		_, err = time.Parse(time.RFC3339, text)
-	}
-	if err != nil {
-		return fmt.Errorf("got %q, want format %s", text, format)
-	}
-	return nil
 }
 
 // ParseYesNo returns the answer to a question for yes or no.

@@ -22,7 +22,7 @@ type Absent struct {
 
 // Missing returns the arguments that must be given and are not, including members of given objects.
 func (a *List) Missing() (all []Absent) {
-	a.Reader = &SchemaReader{a.Root, MaxSubschemas}
+	a.Reader = NewReader(a.Root)
 	for i := range a.Parameters {
 		p := a.Parameters[i]
 		steps := []Step{{key: p.Name}}
@@ -52,7 +52,7 @@ func (a *List) missingIn(steps []Step, schema, value []byte) (all []Absent) {
 	case '[':
 		index := 0
 		for element := range rawjson.Elements(value) {
-			of := a.Reader.resolve(a.Reader.element(schema, index))
+			of := a.Reader.Resolve(a.Reader.element(schema, index))
 			all = append(all, a.missingIn(inside(Step{element: true, index: index}), of, element)...)
 			if index++; len(all) >= maxMissing {
 				break

@@ -56,7 +56,7 @@ func (a *List) locate(key string) ([]Step, *Parameter, error) {
 	if !a.Nested || slices.Contains(a.names(), key) {
 		return []Step{{key: key}}, a.parameter(key), nil
 	}
-	a.Reader = &SchemaReader{a.Root, MaxSubschemas}
+	a.Reader = NewReader(a.Root)
 	name, rest, err := cutMember(key, a.names())
 	if err != nil {
 		return nil, nil, err
@@ -219,7 +219,7 @@ func (r *SchemaReader) memberNames(object []byte) (all []string) {
 	for name := range rawjson.Members(properties) {
 		all = append(all, string(name))
 	}
-	for branch := range r.branches(object, compounds...) {
+	for branch := range r.Branches(object, compounds...) {
 		all = append(all, r.memberNames(branch)...)
 	}
 	return all
@@ -232,7 +232,7 @@ func (r *SchemaReader) member(object []byte, name string) (found []byte, known, 
 	if found, known = rawjson.Get(properties, name); known {
 		return found, true, true
 	}
-	for branch := range r.branches(object, compounds...) {
+	for branch := range r.Branches(object, compounds...) {
 		if found, known, _ = r.member(branch, name); known {
 			return found, true, true
 		}
@@ -254,7 +254,7 @@ func (r *SchemaReader) element(array []byte, index int) []byte {
 	if items, ok := rawjson.Get(array, "items"); ok && rawjson.Kind(items) != '[' {
 		return items
 	}
-	for branch := range r.branches(array, compounds...) {
+	for branch := range r.Branches(array, compounds...) {
 		if found := r.element(branch, index); found != nil {
 			return found
 		}
@@ -264,21 +264,3 @@ func (r *SchemaReader) element(array []byte, index int) []byte {
 
 // compounds are the keywords whose subschemas are about the same value.
 var compounds = []string{"allOf", "oneOf", "anyOf"}
-
-// branches returns an iterator over the subschemas of keywords.
-func (r *SchemaReader) branches(of []byte, keys ...string) func(yield func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for _, key := range keys {
-			all, _ := rawjson.Get(of, key)
-			for branch := range rawjson.Elements(all) {
-				if r.Left == 0 {
-					return
-				}
-				r.Left--
-				if !yield(r.resolve(branch)) {
-					return
-				}
-			}
-		}
-	}
-}

@@ -32,7 +32,7 @@ func TypeName(p *Parameter) string {
 	case len(p.choices) > 0 && len(p.choices) <= 5:
 		var all []string
 		for _, c := range p.choices {
-			all = append(all, term.Shorten(c.text(), 24))
+			all = append(all, term.Shorten(c.Text(), 24))
 		}
 		return strings.Join(all, "|")
 	case len(p.types) == 0:

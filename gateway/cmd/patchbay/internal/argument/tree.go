@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
@@ -16,8 +17,6 @@ const (
 	maxTreeDepth = 5
 	// maxTreeLines limits the lines of an input tree, which a recursive schema could fill.
 	maxTreeLines = 300
-	// maxPattern bounds a shown pattern, in characters.
-	maxPattern = 100
 	// maxWanted bounds the shown types and values of a parameter, in characters.
 	maxWanted = 400
 )
@@ -46,8 +45,8 @@ func schemaTree(schema stdjson.RawMessage, add func(t *tree, root []byte)) []str
 	if rawjson.Valid(schema) != nil {
 		return nil
 	}
-	t := &tree{reader: &SchemaReader{schema, MaxSubschemas}}
-	add(t, t.reader.resolve(schema))
+	t := &tree{reader: NewReader(schema)}
+	add(t, t.reader.Resolve(schema))
 	if len(t.lines) > maxTreeLines {
 		t.lines = append(t.lines[:maxTreeLines], "  … (the whole schema is in --json)")
 	}
@@ -62,26 +61,26 @@ func (t *tree) add(within [][]byte, object []byte) {
 	}
 	within = append(slices.Clone(within), object)
 	t.addProperties(within, object)
-	for part := range t.reader.branches(object, "allOf") {
+	for part := range t.reader.Branches(object, "allOf") {
 		t.addProperties(within, part)
 	}
 	var forms [][]byte
-	for form := range t.reader.branches(object, "oneOf", "anyOf") {
-		if _, has := rawjson.Get(form, "properties"); has {
-			forms = append(forms, form)
+	for alternative := range t.reader.Branches(object, "oneOf", "anyOf") {
+		if _, has := rawjson.Get(alternative, "properties"); has {
+			forms = append(forms, alternative)
 		}
 	}
 	if len(forms) == 1 { // the others are null or another simple value
 		t.addProperties(within, forms[0])
 		return
 	}
-	for i, form := range forms {
+	for i, alternative := range forms {
 		heading := fmt.Sprintf("form %d of %d", i+1, len(forms))
-		if title := StringMember(form, "title"); title != "" {
+		if title := form.StringMember(alternative, "title"); title != "" {
 			heading += ", " + term.Shorten(term.CleanLine(title), term.MaxNameShown)
 		}
 		t.lines = append(t.lines, strings.Repeat("  ", len(within))+heading+":")
-		t.add(within, form)
+		t.add(within, alternative)
 	}
 }
 
@@ -137,13 +136,13 @@ func (t *tree) treeLine(p *Parameter) string {
 		whole += t.contents(p, maxTreeDepth)
 	}
 	line := term.CleanLine(p.Name) + ": " + term.Shorten(term.CleanLine(whole), maxWanted)
-	notes := p.bounds()
-	if format := StringMember(p.schema, "format"); format != "" {
+	notes := form.Bounds(p.schema)
+	if format := form.StringMember(p.schema, "format"); format != "" {
 		notes = append(notes, "format "+format)
 	}
 	if p.Items != nil {
-		of := p.Items.bounds()
-		if format := StringMember(p.Items.schema, "format"); format != "" {
+		of := form.Bounds(p.Items.schema)
+		if format := form.StringMember(p.Items.schema, "format"); format != "" {
 			of = append(of, "format "+format)
 		}
 		if len(of) > 0 {
@@ -168,29 +167,4 @@ func (t *tree) treeLine(p *Parameter) string {
 var plurals = map[string]string{
 	"string": "strings", "number": "numbers", "integer": "integers", "boolean": "booleans", "object": "JSON objects",
 	"array": "arrays", "null": "null",
-}
-
-// bounds returns the limits of the value in words.
-func (p *Parameter) bounds() (notes []string) {
-	for _, limit := range []struct{ key, phrase string }{
-		{"minimum", "at least %s"}, {"exclusiveMinimum", "more than %s"},
-		{"maximum", "at most %s"}, {"exclusiveMaximum", "less than %s"}, {"multipleOf", "a multiple of %s"},
-		{"minLength", "at least %s characters"}, {"maxLength", "at most %s characters"},
-		{"minItems", "at least %s values"}, {"maxItems", "at most %s values"},
-	} {
-		if v, ok := rawjson.Get(p.schema, limit.key); ok && rawjson.Kind(v) == '0' {
-			note := fmt.Sprintf(limit.phrase, v)
-			if string(v) == "1" {
-				note = strings.TrimSuffix(note, "s")
-			}
-			notes = append(notes, note)
-		}
-	}
-	if v, _ := rawjson.Get(p.schema, "uniqueItems"); string(v) == "true" {
-		notes = append(notes, "all different")
-	}
-	if pattern := StringMember(p.schema, "pattern"); pattern != "" {
-		notes = append(notes, "matching "+term.Shorten(pattern, maxPattern))
-	}
-	return notes
 }

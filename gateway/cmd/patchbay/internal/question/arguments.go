@@ -70,7 +70,7 @@ func (p *Asker) askMissing(ctx context.Context, a *argument.List, missing []argu
 		return false, err
 	}
 	defer unlock()
-	a.Reader = &argument.SchemaReader{Root: a.Root, Left: argument.MaxSubschemas}
+	a.Reader = argument.NewReader(a.Root)
 	var all []argument.Absent
 	for _, m := range missing {
 		all = append(all, a.Leaves(m)...)
