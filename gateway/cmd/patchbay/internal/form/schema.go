@@ -1,4 +1,3 @@
-// Package form reads JSON Schemas for the forms of the terminal and the browser.
 package form
 
 import (
