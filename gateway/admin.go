@@ -220,8 +220,9 @@ func (a *admin) serve(w http.ResponseWriter, r *adminRequest) {
 	if p != nil {
 		status = p.Status
 	}
-	if r.Method != http.MethodGet && !(p == nil && r.route.audited) {
-		a.record(r, status, p)
+	caller, _ := ctx.Value(adminCallerKey{}).(*policy.Caller)
+	if r.Method != http.MethodGet && !(p == nil && r.route.audited && caller == nil) {
+		a.record(r, caller, status, p) // the host's own record does not name the caller
 	}
 	if p != nil {
 		a.fail(w, p)
@@ -231,12 +232,12 @@ func (a *admin) serve(w http.ResponseWriter, r *adminRequest) {
 }
 
 // record records a request that may have changed the state of the gateway.
-func (a *admin) record(r *adminRequest, status int, p *Problem) {
+func (a *admin) record(r *adminRequest, caller *policy.Caller, status int, p *Problem) {
 	detail := map[string]any{"request": r.Method + " " + cut(r.URL.Path, maxEventText), "status": status}
 	if p != nil {
 		detail["code"] = p.Code
 	}
-	record := &event.Record{Event: event.Admin, Detail: mustMarshal(detail)}
+	record := &event.Record{Event: event.Admin, Action: policy.Action{Caller: caller}, Detail: mustMarshal(detail)}
 	if strings.HasPrefix(r.route.path, "/servers/") {
 		record.Server = cut(r.name, maxEventText)
 	}
