@@ -46,13 +46,15 @@ type Config struct {
 	Servers  []config.Entry            // in the order of precedence
 	Entries  map[string]*config.Server // by name, unexpanded
 	Targets  map[string]*target.Target // by name: the target that the command line would use
-	Fixed    *target.Target            // the server that the command line names; nil for a configuration
+	Fixed    map[string]*target.Target // the servers that the command line names; nil for a configuration
 	Pins     *bolt.StateStore          // holds the approved definitions; nil accepts every definition
 	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
-	misspelt []string                  // warnings about members of the files
-	notes    []string                  // messages about ignored parts of the files
-	named    bool                      // whether the user named the file
-	Observer mcp.Observer              // observes callers and servers; may be nil
+	// InProcess dials the servers in this process, by name.
+	InProcess map[string]func() mcp.Transport
+	misspelt  []string     // warnings about members of the files
+	notes     []string     // messages about ignored parts of the files
+	named     bool         // whether the user named the file
+	Observer  mcp.Observer // observes callers and servers; may be nil
 	// capabilities limits what servers may ask of the callers; nil sets no limit.
 	capabilities *mcp.ClientCapabilities
 
@@ -241,7 +243,7 @@ func OneServer(t *target.Target) (*Config, error) {
 		entry = `{"url": "http://127.0.0.1"}`
 	}
 	f, err := config.Parse([]byte(`{"mcpServers": {"server": ` + entry + `}}`))
-	return &Config{File: f, Fixed: t}, err
+	return &Config{File: f, Fixed: map[string]*target.Target{"server": t}}, err
 }
 
 // OpenHost opens a host for a configuration. Servers start when they are first used.
@@ -254,6 +256,9 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	}
 	opts := &host.Options{
 		Dial: func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+			if dial := c.InProcess[s.Name]; dial != nil {
+				return dial(), nil
+			}
 			t, err := c.Target(s)
 			if err != nil {
 				return nil, err
@@ -375,8 +380,8 @@ var errNotCompleted = errors.New("completion does not start commands")
 
 // Target returns the target of a server whose variables are expanded.
 func (c *Config) Target(s *config.Server) (*target.Target, error) {
-	if c.Fixed != nil {
-		t := *c.Fixed
+	if fixed := c.Fixed[s.Name]; fixed != nil {
+		t := *fixed
 		return &t, nil
 	}
 	if s.Type != config.TypeStdio {

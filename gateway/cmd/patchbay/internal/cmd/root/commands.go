@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/bench"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/call"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/completion"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/lint"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/list"
@@ -41,7 +42,7 @@ func commands(f *cmdutil.Factory) []*cobra.Command {
 		read.NewCmdRead(f, uris, nil), read.NewCmdGet(f, prompts, nil), read.NewCmdComplete(f, prompts, nil),
 		listen.NewCmdListen(f, uris, nil), record.NewCmdBridge(f, nil), record.NewCmdRecord(f, nil),
 		rpc.NewCmdRPC(f, nil), shell.NewCmdShell(f, commands, nil), lint.NewCmdLint(f, nil),
-		bench.NewCmdBench(f, nil), rpc.NewCmdPing(f, nil), skills.NewCmdSkills(f), task.NewCmdTask(f)),
+		bench.NewCmdBench(f, nil), console.NewCmdConsole(f, nil), rpc.NewCmdPing(f, nil), skills.NewCmdSkills(f), task.NewCmdTask(f)),
 		cmdutil.InGroup(cmdutil.GroupAuth, auth.NewCmdAuth(f)),
 		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), gateway.NewCmdGateway(f, nil),
 			record.NewCmdMock(f, nil), servers.NewCmdServers(f, nil), trust.NewCmdTrust(f, nil),

@@ -1,0 +1,150 @@
+package console
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+)
+
+// contentPolicy is the Content-Security-Policy of each response. A page can load only files of the
+// console, and HTML becomes part of a page only through the Trusted Types policy of trust.js.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; " +
+	"media-src 'self' data: blob:; connect-src 'self'; form-action 'self'; frame-src 'none'; base-uri 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console"
+
+// setHeaders sets the headers of each response.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// A refusal is the response to a request that is not served.
+type refusal struct {
+	status int
+	text   string
+}
+
+// ServeHTTP checks a request in the order: host, origin, path, login, role. Then it serves the request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setHeaders(w.Header())
+	if !c.isHost(r.Host) {
+		http.Error(w, "invalid header Host: this console is served at "+c.base(), http.StatusForbidden)
+		return
+	}
+	if err := checkOrigin(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	req := &request{Request: r, console: c}
+	if p := c.admit(req); p != nil {
+		c.refuse(w, req, p)
+		return
+	}
+	if !req.route.stream {
+		out := http.NewResponseController(w)
+		_ = out.SetReadDeadline(time.Now().Add(writeTimeout))  // fails only in tests
+		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
+	}
+	c.dispatch(w, req)
+}
+
+// isHost reports whether a header Host names this console. Any other name may belong to a page that
+// resolved its own name to this machine.
+func (c *Console) isHost(host string) bool {
+	u, err := url.Parse("http://" + host)
+	return err == nil && u.Host == host && (netx.IsLocalHost(u.Hostname()) || slices.Contains(c.opts.Hosts, u.Hostname()))
+}
+
+// checkOrigin refuses requests of other sites: each request that may change something, and any use
+// of a response but its display as a page.
+func checkOrigin(r *http.Request) error {
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return err
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	isPage := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+	if site != "" && site != "same-origin" && site != "none" && !isPage {
+		return errors.New("cross-origin request refused")
+	}
+	return nil
+}
+
+// admit sets the route of a request and who sent it. It refuses a request without a login before it
+// tells whether a path exists.
+func (c *Console) admit(r *request) *refusal {
+	routes := c.paths[r.URL.Path]
+	at := slices.IndexFunc(routes, func(o *route) bool {
+		return o.method() == r.Method || o.method() == http.MethodGet && r.Method == http.MethodHead
+	})
+	isPublic := at >= 0 && routes[at].Role == roleAnyone
+	if !isPublic && !c.identify(r) {
+		return &refusal{http.StatusUnauthorized, "the session has ended: open the URL that the command prints"}
+	}
+	switch {
+	case len(routes) == 0:
+		return &refusal{http.StatusNotFound, "there is no page at " + r.URL.Path}
+	case at < 0:
+		return &refusal{http.StatusMethodNotAllowed, "the method is not allowed here"}
+	case !r.role.grants(routes[at].Role):
+		return &refusal{http.StatusForbidden, "this requires the role " + string(routes[at].Role) + ", and yours is " +
+			string(r.role)}
+	}
+	r.route = routes[at]
+	return nil
+}
+
+// identify sets who sent a request, and reports whether that is known.
+func (c *Console) identify(r *request) bool {
+	if c.opts.Authenticate == nil {
+		s := c.logins.login(r.Request)
+		if s == nil {
+			return false
+		}
+		r.role = s.role
+		return true
+	}
+	p, role, err := c.opts.Authenticate(r.Request)
+	r.principal, r.role = p, role
+	return err == nil && (role == RoleViewer || role == RoleOperator)
+}
+
+// refuse responds to a request that is not served: with the login page for a page, and with a text
+// for a script.
+func (c *Console) refuse(w http.ResponseWriter, r *request, p *refusal) {
+	isPage := r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, assetPrefix) && !r.isScript()
+	switch {
+	case isPage && p.status == http.StatusUnauthorized && c.opts.Authenticate == nil:
+		next := url.Values{"next": {r.URL.RequestURI()}}
+		http.Redirect(w, r.Request, loginPath+"?"+next.Encode(), http.StatusSeeOther)
+	case isPage && p.status != http.StatusUnauthorized:
+		c.showError(w, r, p.status, "", p.text)
+	default:
+		http.Error(w, p.text, p.status)
+	}
+}
+
+// isScript reports whether a script of the console sent a request, and not a form or a link.
+func (r *request) isScript() bool {
+	mode := r.Header.Get("Sec-Fetch-Mode")
+	return mode != "" && mode != "navigate" || r.Header.Get("X-Console") != ""
+}
+
+// remoteIP returns the address of the client, for the log.
+func remoteIP(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

@@ -1,0 +1,188 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	loginPath  = "/login"
+	logoutPath = "/logout"
+	// tokenTime is how long a token of [Console.URL] is valid: the browser uses it at once, and a
+	// person who copies the URL needs some seconds.
+	tokenTime = 2 * time.Minute
+	// loginTime is how long a browser stays logged in: a working day.
+	loginTime = 12 * time.Hour
+	// maxTokens and maxLogins bound the memory. The oldest is removed.
+	maxTokens = 16
+	maxLogins = 64
+	// secretBytes is the size of tokens and cookies: 160 bits.
+	secretBytes = 20
+)
+
+// A login is a browser that is logged in, or a token that has not been used.
+type login struct {
+	hash [sha256.Size]byte // of the cookie or token
+	ends time.Time
+	role Role
+}
+
+// logins contains the unused tokens and the browsers of the local user. It is safe for concurrent use.
+type logins struct {
+	cookie string // its name contains the port, since browsers send cookies to all ports of a host
+
+	mu       sync.Mutex // guards the fields below
+	tokens   []login
+	browsers []login
+}
+
+func newLogins(addr net.Addr) *logins {
+	_, port, _ := net.SplitHostPort(addr.String()) // a listener has an address
+	return &logins{cookie: "patchbay-" + port}
+}
+
+// newSecret returns a random text and its hash.
+func newSecret() (secret string, hash [sha256.Size]byte) {
+	b := make([]byte, secretBytes)
+	_, _ = rand.Read(b) // never fails
+	secret = hex.EncodeToString(b)
+	return secret, sha256.Sum256([]byte(secret))
+}
+
+// newToken returns a token, which is valid for one login.
+func (l *logins) newToken() string {
+	token, hash := newSecret()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tokens = added(l.tokens, login{hash, time.Now().Add(tokenTime), RoleOperator}, maxTokens)
+	return token
+}
+
+// added adds a login, and removes logins that have ended and the oldest over a limit.
+func added(all []login, s login, limit int) []login {
+	all = slices.DeleteFunc(all, func(s login) bool { return !time.Now().Before(s.ends) })
+	return append(all[max(0, len(all)+1-limit):], s)
+}
+
+// find returns the index of a login that has not ended, or -1. It compares hashes, so the time that
+// it takes reveals nothing about a secret.
+func find(all []login, secret string) int {
+	hash := sha256.Sum256([]byte(secret))
+	return slices.IndexFunc(all, func(s login) bool { return s.hash == hash && time.Now().Before(s.ends) })
+}
+
+// logIn uses a token. It returns the cookie for a browser, or nil for a token that is invalid,
+// was used or has expired.
+func (l *logins) logIn(token string) *http.Cookie {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := find(l.tokens, token)
+	if at < 0 {
+		return nil
+	}
+	s := login{role: l.tokens[at].role, ends: time.Now().Add(loginTime)}
+	l.tokens = slices.Delete(l.tokens, at, at+1)
+	var value string
+	value, s.hash = newSecret()
+	l.browsers = added(l.browsers, s, maxLogins)
+	return l.newCookie(value, int(loginTime.Seconds()))
+}
+
+func (l *logins) newCookie(value string, seconds int) *http.Cookie {
+	return &http.Cookie{Name: l.cookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode}
+}
+
+// login returns the login of a request, or nil.
+func (l *logins) login(r *http.Request) *login {
+	cookie, err := r.Cookie(l.cookie)
+	if err != nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := find(l.browsers, cookie.Value); at >= 0 {
+		s := l.browsers[at]
+		return &s
+	}
+	return nil
+}
+
+// logOut ends the login of a request.
+func (l *logins) logOut(r *http.Request) {
+	cookie, err := r.Cookie(l.cookie)
+	if err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := find(l.browsers, cookie.Value); at >= 0 {
+		l.browsers = slices.Delete(l.browsers, at, at+1)
+	}
+}
+
+func (c *Console) loginRoutes() []*route {
+	return []*route{
+		{Path: loginPath, Role: roleAnyone, Title: "Log in", View: loginView},
+		{Path: loginPath, Role: roleAnyone, post: true, serve: c.logIn},
+		{Path: logoutPath, Role: RoleViewer, Act: func(r *request) (*Outcome, error) {
+			c.logins.logOut(r.Request)
+			return &Outcome{Location: loginPath}, nil
+		}},
+	}
+}
+
+// A loginPage is the data of the login page.
+type loginPage struct {
+	Next   string // the page after the login
+	Failed bool
+}
+
+func loginView(r *request) (*View, error) {
+	return &View{Template: "login", Data: loginPage{Next: localPath(r.URL.Query().Get("next"))}}, nil
+}
+
+// localPath returns a path of the console, or "" for the URL of another site.
+func localPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") ||
+		strings.ContainsAny(text, "\\\r\n\t") {
+		return ""
+	}
+	return text
+}
+
+// logIn exchanges a token for a cookie. login.js sends it from the fragment of the URL, or a person
+// pastes it.
+func (c *Console) logIn(w http.ResponseWriter, r *request) {
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	if _, after, ok := strings.Cut(token, "#t="); ok { // the whole URL was pasted
+		token = after
+	}
+	next := localPath(r.PostFormValue("next"))
+	cookie := c.logins.logIn(token)
+	if cookie == nil {
+		c.opts.Logger.Warn("console: login refused: the token is invalid, was used or has expired",
+			"address", remoteIP(r.Request))
+		v := &View{Template: "login", Data: loginPage{Next: next, Failed: true}}
+		c.showView(w, r, http.StatusForbidden, v)
+		return
+	}
+	http.SetCookie(w, cookie)
+	if next == "" {
+		next = c.opts.Home
+	}
+	if r.isScript() {
+		writeJSON(w, http.StatusOK, &response{Location: next})
+		return
+	}
+	http.Redirect(w, r.Request, next, http.StatusSeeOther)
+}
