@@ -44,6 +44,7 @@ type About struct {
 	ServerInfo   mcp.Implementation
 	Capabilities json.RawMessage
 	Revision     string
+	Lacks        []catalogue.Kind // kinds that the capabilities exclude
 }
 
 // Approved contains the texts of a server that callers may see.

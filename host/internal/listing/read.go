@@ -3,6 +3,7 @@ package listing
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -41,7 +42,7 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	}
 	declared, _ := json.Marshal(caps)
 	about := &About{Instructions: Cut(c.Client().Instructions(), MaxInstructions), ServerInfo: c.Client().ServerInfo(),
-		Capabilities: declared, Revision: c.Client().Revision()}
+		Capabilities: declared, Revision: c.Client().Revision(), Lacks: lacks(caps)}
 	approved := Approved{Instructions: about.Instructions}
 	if reviewer != nil {
 		l.reviewing.Lock()
@@ -302,6 +303,17 @@ func (l *Lists) readAll(ctx context.Context, kind catalogue.Kind) (r reading, er
 	return r, err
 }
 
+// lacks returns the kinds that the capabilities of a server exclude.
+func lacks(caps mcp.ServerCapabilities) (kinds []catalogue.Kind) {
+	resources := caps.Resources != nil
+	for kind, has := range [catalogue.Kinds]bool{caps.Tools != nil, caps.Prompts != nil, resources, resources} {
+		if !has {
+			kinds = append(kinds, catalogue.Kind(kind))
+		}
+	}
+	return kinds
+}
+
 // ReadFrom reads all pages of a list of a connection.
 func (l *Lists) ReadFrom(ctx context.Context, c *connection.Conn, kind catalogue.Kind) (*catalogue.List, error) {
 	r, err := l.readFrom(ctx, c, kind)
@@ -310,9 +322,7 @@ func (l *Lists) ReadFrom(ctx context.Context, c *connection.Conn, kind catalogue
 
 func (l *Lists) readFrom(ctx context.Context, c *connection.Conn, kind catalogue.Kind) (r reading, err error) {
 	r.from = c
-	caps := c.Client().Capabilities()
-	if kind == catalogue.Tools && caps.Tools == nil || kind == catalogue.Prompts && caps.Prompts == nil ||
-		(kind == catalogue.Resources || kind == catalogue.Templates) && caps.Resources == nil {
+	if slices.Contains(lacks(c.Client().Capabilities()), kind) {
 		r.list = catalogue.Parse(kind)
 		return r, nil
 	}

@@ -34,6 +34,25 @@ func (r *Record) List(kind catalogue.Kind) *catalogue.List {
 	return catalogue.Parse(kind, append(bytes.TrimSuffix(page, []byte{','}), "]}"...))
 }
 
+// IsEmpty reports whether the list of a kind is known to be empty.
+func (r *Record) IsEmpty(kind catalogue.Kind) bool {
+	k := r.Kinds[Kinds[kind]]
+	return k != nil && k.Complete && len(k.Items) == 0
+}
+
+// DropTexts removes the texts of the definitions in lists. Such a record must not be written.
+func (r *Record) DropTexts() {
+	for _, kind := range Kinds {
+		for _, item := range r.Of(kind).Items {
+			for _, forms := range [][]Form{item.Approved, item.Pending} {
+				for i := range forms {
+					forms[i].JSON = ""
+				}
+			}
+		}
+	}
+}
+
 // listed returns the form that was last listed for the local user, nil if the item was not listed.
 func (i *Item) listed() *Form {
 	for _, forms := range [][]Form{i.Approved, i.Pending} {

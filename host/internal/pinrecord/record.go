@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
@@ -74,7 +76,7 @@ type Form struct {
 func Decode(text []byte) (*Record, error) {
 	r := &Record{}
 	if len(text) > 0 {
-		if err := json.Unmarshal(text, r); err != nil {
+		if err := jsonv2.Unmarshal(text, r); err != nil {
 			return nil, fmt.Errorf("invalid record: %w", err)
 		}
 	}
@@ -97,7 +99,7 @@ func Decode(text []byte) (*Record, error) {
 // Encode returns the value of the entry.
 func (r *Record) Encode() ([]byte, error) {
 	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	e := json.NewEncoder(&b) // allocates less than jsonv2
 	e.SetEscapeHTML(false)
 	err := e.Encode(r)
 	return b.Bytes(), err

@@ -45,22 +45,29 @@ type Approved struct {
 	ServerInfo   json.RawMessage
 }
 
-// ReviewAbout returns the approved texts of a server: the last approved texts if the server's own are
-// quarantined.
-func (s *Server) ReviewAbout(ctx context.Context, c Caller, about About) Approved {
-	return approvedTexts(s.review(ctx, &pinrecord.Review{Kind: string(pin.Server), Found: about, Caller: c.Key}), about)
+// A Start is what a server declares at the start of a connection.
+type Start struct {
+	Capabilities json.RawMessage
+	Revision     string
+	Lacks        []catalogue.Kind // kinds that the capabilities exclude: their lists are empty
 }
 
-// SetCapabilities adds the capabilities of a server, as JSON, to the record, unless they may be for the caller only.
-func (s *Server) SetCapabilities(ctx context.Context, c Caller, capabilities json.RawMessage, revision string) {
-	if c.IsPrivate() {
-		return
-	}
-	s.update(ctx, func(r *pinrecord.Record) {
-		if c.Key == "" || r.Capabilities == nil {
-			r.Capabilities, r.Revision, r.Common = capabilities, revision, !c.Varies
-		}
-	})
+// ReviewAbout returns the approved texts of a server: the last approved texts if the server's own are
+// quarantined. It adds the start of a new connection to the record, unless it may be for the caller only.
+func (s *Server) ReviewAbout(ctx context.Context, c Caller, about About, start *Start) Approved {
+	r := s.review(ctx, &pinrecord.Review{Kind: string(pin.Server), Found: about, Caller: c.Key},
+		func(r *pinrecord.Record) {
+			if start == nil || c.IsPrivate() {
+				return
+			}
+			if c.Key == "" || r.Capabilities == nil {
+				r.Capabilities, r.Revision, r.Common = start.Capabilities, start.Revision, !c.Varies
+			}
+			for _, kind := range start.Lacks {
+				(&pinrecord.Review{Kind: pinrecord.Kinds[kind], Caller: c.Key, Lists: true}).Apply(r)
+			}
+		})
+	return approvedTexts(r, about)
 }
 
 // Approved returns the approved texts of a server before its first connection.
@@ -103,7 +110,8 @@ type Restored struct {
 func (s *Server) Restore(
 	ctx context.Context, c Caller, keep func(catalogue.Kind, *catalogue.List) *catalogue.List,
 ) (found Restored, ok bool) {
-	r := s.load(ctx)
+	r := s.read(ctx)
+	defer s.keep(r)
 	if r.Capabilities == nil || c.Key != "" && !r.Common {
 		return found, false
 	}

@@ -35,7 +35,7 @@ type Options struct {
 type Server struct {
 	options Options
 
-	record  atomic.Pointer[pinrecord.Record] // as last read or written; nil before
+	record  atomic.Pointer[pinrecord.Record] // as last read or written, without texts; nil before
 	err     atomic.Pointer[error]            // of the last access to the state
 	waiting atomic.Bool                      // a definition is quarantined
 
@@ -68,21 +68,37 @@ func (s *Server) Fingerprint() string {
 	return fmt.Sprintf("%q %t %t", s.options.Identity, s.options.First, s.options.Resources)
 }
 
-// load returns the record, which is read from the state once. The record is empty if that fails.
+// load returns the record without the texts of lists. It is read from the state once, and is empty if that fails.
 func (s *Server) load(ctx context.Context) *pinrecord.Record {
 	if r := s.record.Load(); r != nil {
 		return r
 	}
+	r := s.read(ctx)
+	s.keep(r)
+	return r
+}
+
+// keep keeps a record that was read, unless a record is kept already. It drops the texts of lists: they would take
+// most of the memory of a host.
+func (s *Server) keep(r *pinrecord.Record) {
+	if s.err.Load() == nil {
+		r.DropTexts()
+		s.record.CompareAndSwap(nil, r)
+	}
+}
+
+// read returns a record that the caller may change: the record in the state or, if that cannot be read, an empty
+// record.
+func (s *Server) read(ctx context.Context) *pinrecord.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, version, err := pinrecord.Get(ctx, s.options.State, s.options.Identity)
 	s.failed(err)
 	if err != nil {
 		r, _ = pinrecord.Decode(nil)
-		return r
+	} else if s.record.Load() == nil {
+		s.version = version
 	}
-	s.version = version
-	s.record.Store(r)
 	return r
 }
 
@@ -109,6 +125,7 @@ func (s *Server) update(ctx context.Context, change func(r *pinrecord.Record)) *
 	})
 	s.failed(err)
 	if err == nil {
+		r.DropTexts()
 		s.record.Store(r)
 	}
 	s.mu.Unlock()
@@ -122,23 +139,30 @@ func (s *Server) update(ctx context.Context, change func(r *pinrecord.Record)) *
 func (s *Server) Review(
 	ctx context.Context, c Caller, kind catalogue.Kind, l *catalogue.List,
 ) *catalogue.List {
-	if s == nil || l == nil {
+	if s == nil || l == nil || l.Len() == 0 && s.load(ctx).IsEmpty(kind) {
 		return l
 	}
 	r := s.review(ctx, &pinrecord.Review{Kind: pinrecord.Kinds[kind], Found: pinrecord.FindAll(kind, l),
-		Caller: c.Key, Lists: !c.IsPrivate()})
+		Caller: c.Key, Lists: !c.IsPrivate()}, nil)
 	return l.Hide(r.Held(kind, l))
 }
 
-// review adds the definitions that were found for a caller to the record, and reports definitions that were
-// not quarantined before.
-func (s *Server) review(ctx context.Context, v *pinrecord.Review) *pinrecord.Record {
+// review adds the definitions that were found for a caller to the record, with a further change that may be nil.
+// It reports definitions that were not quarantined before.
+func (s *Server) review(
+	ctx context.Context, v *pinrecord.Review, further func(r *pinrecord.Record),
+) *pinrecord.Record {
 	v.First = s.options.First
 	isResource := v.Kind == string(pin.Resource) || v.Kind == string(pin.Template)
 	v.Approve = s.options.All || s.options.Resources && isResource
 	v.Added = s.options.First && v.Kind == string(pin.Resource)
 	var quarantined []string
-	r := s.update(ctx, func(r *pinrecord.Record) { quarantined = v.Apply(r) })
+	r := s.update(ctx, func(r *pinrecord.Record) {
+		quarantined = v.Apply(r)
+		if further != nil {
+			further(r)
+		}
+	})
 	for _, d := range v.Found {
 		if !r.IsApproved(v.Kind, d.Name, d.Digest) {
 			s.waiting.Store(true)
@@ -146,8 +170,9 @@ func (s *Server) review(ctx context.Context, v *pinrecord.Review) *pinrecord.Rec
 	}
 	if len(quarantined) > 0 && s.err.Load() == nil {
 		var pins []*pin.Pin
+		texts := s.read(ctx)
 		for _, name := range quarantined {
-			pins = append(pins, newPin(s.options.Identity, r, v.Kind, name))
+			pins = append(pins, newPin(s.options.Identity, texts, v.Kind, name))
 		}
 		s.report(pins)
 	}
@@ -188,7 +213,7 @@ func (s *Server) Refusal(ctx context.Context, k pin.Kind, name string) error {
 			"the definition of %s %.128q is not known to be approved, because the file of approved definitions "+
 				"cannot be used: %w", k, name, *err)}
 	}
-	p := newPin(s.options.Identity, s.load(ctx), string(k), name)
+	p := newPin(s.options.Identity, s.read(ctx), string(k), name)
 	return s.errorf("quarantined: %s; %s", p.Describe(), s.advice(name))
 }
 
@@ -212,10 +237,10 @@ func (s *Server) Refresh(ctx context.Context) bool {
 
 // Pins returns the pins of the server.
 func (s *Server) Pins(ctx context.Context) (pins []*pin.Pin, err error) {
+	r := s.read(ctx)
 	if failed := s.err.Load(); failed != nil {
 		return nil, fmt.Errorf("host: pins of server %.64q: %w", s.options.Server, *failed)
 	}
-	r := s.load(ctx)
 	for _, n := range r.Names() {
 		pins = append(pins, newPin(s.options.Identity, r, n.Kind, n.Name))
 	}

@@ -125,12 +125,12 @@ func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, aga
 	if about == nil {
 		return listing.Approved(r.pins.Approved(ctx))
 	}
-	caller := r.pool.pinCaller()
-	approved := r.pins.ReviewAbout(ctx, caller, pins.NewAbout(about.Instructions, about.ServerInfo))
+	var start *pins.Start
 	if !again {
-		r.pins.SetCapabilities(ctx, caller, about.Capabilities, about.Revision)
+		start = &pins.Start{Capabilities: about.Capabilities, Revision: about.Revision, Lacks: about.Lacks}
 	}
-	return listing.Approved(approved)
+	texts := pins.NewAbout(about.Instructions, about.ServerInfo)
+	return listing.Approved(r.pins.ReviewAbout(ctx, r.pool.pinCaller(), texts, start))
 }
 
 // Restore implements [listing.Reviewer].
