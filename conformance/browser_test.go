@@ -167,6 +167,12 @@ var (
 // restores the viewport.
 func (p *tab) screenshot(name string) {
 	p.t.Helper()
+	p.screenshotOn(name, screens)
+}
+
+// screenshotOn is screenshot on other screens.
+func (p *tab) screenshotOn(name string, screens []screen) {
+	p.t.Helper()
 	dir := os.Getenv("PATCHBAY_SCREENSHOTS")
 	if dir == "" {
 		dir = p.t.ArtifactDir()
@@ -183,6 +189,7 @@ func (p *tab) screenshot(name string) {
 		if must(chromedp.Run(p.ctx, scrolls))(p.t) {
 			p.t.Errorf("page %s scrolls horizontally on a %s", name, s.name)
 		}
+		p.do("scroll to the top", chromedp.Evaluate[chromedp.Void](`scrollTo(0, 0)`))
 		picture := must(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
 		if err := os.WriteFile(filepath.Join(dir, name+"-"+s.name+".png"), picture, 0o600); err != nil {
 			p.t.Fatal(err)

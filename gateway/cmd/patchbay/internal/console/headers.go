@@ -89,16 +89,16 @@ func (c *Console) admit(r *request) *refusal {
 	})
 	isPublic := at >= 0 && routes[at].Role == roleAnyone
 	if !isPublic && !c.identify(r) {
-		return &refusal{http.StatusUnauthorized, "the session has ended: open the URL that the command prints"}
+		return &refusal{http.StatusUnauthorized, "The session has ended: open the URL that the command prints."}
 	}
 	switch {
 	case len(routes) == 0:
-		return &refusal{http.StatusNotFound, "there is no page at " + r.URL.Path}
+		return &refusal{http.StatusNotFound, "There is no page at " + r.URL.Path + "."}
 	case at < 0:
-		return &refusal{http.StatusMethodNotAllowed, "the method is not allowed here"}
+		return &refusal{http.StatusMethodNotAllowed, "The method is not allowed here."}
 	case !r.role.grants(routes[at].Role):
-		return &refusal{http.StatusForbidden, "this requires the role " + string(routes[at].Role) + ", and yours is " +
-			string(r.role)}
+		return &refusal{http.StatusForbidden, "This requires the role " + string(routes[at].Role) + ", and yours is " +
+			string(r.role) + "."}
 	}
 	r.route = routes[at]
 	return nil

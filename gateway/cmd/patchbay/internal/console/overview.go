@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -84,8 +85,7 @@ type serverRow struct {
 	Error     string       `json:"error"`
 	Exit      string       `json:"exit"`
 	Instances []struct {
-		ID  string `json:"id"`
-		PID int    `json:"pid"`
+		PID int `json:"pid"`
 	} `json:"instances"`
 
 	ID    string // of the element
@@ -128,8 +128,24 @@ func (s *serverRow) Words() string {
 // Failed reports whether the doctor can help.
 func (s *serverRow) Failed() bool { return s.Error != "" || s.Kind() == "bad" || s.Kind() == "warn" }
 
-// Problem returns the last error, or how the process ended.
-func (s *serverRow) Problem() string { return cmp.Or(s.Error, s.Exit) }
+// Problem returns the last error without the words that each error of a host contains, or how the
+// process ended.
+func (s *serverRow) Problem() string {
+	text := strings.TrimPrefix(cmp.Or(s.Error, s.Exit), fmt.Sprintf("server %q: ", s.Name))
+	text, _, _ = strings.Cut(text, "; the request did not run")
+	return text
+}
+
+// Processes returns the IDs of the processes, of which a server within the gateway or behind a URL has none.
+func (s *serverRow) Processes() string {
+	var ids []string
+	for _, i := range s.Instances {
+		if i.PID > 0 {
+			ids = append(ids, strconv.Itoa(i.PID))
+		}
+	}
+	return strings.Join(ids, ", ")
+}
 
 func (o *overview) view(r *request) (*View, error) {
 	p := &overviewPage{Role: r.role}

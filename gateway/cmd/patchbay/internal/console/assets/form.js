@@ -15,7 +15,8 @@ export function say(text, kind = "") {
 
 async function send(form, button) {
   const body = new URLSearchParams(new FormData(form, button));
-  const response = await fetch(button?.formAction || form.action, { method: "POST", body, headers: { "X-Console": "1" } });
+  const path = button?.getAttribute("formaction") ?? form.getAttribute("action");
+  const response = await fetch(path, { method: "POST", body, headers: { "X-Console": "1" } });
   if (response.status === 401) {
     say("The session has ended. Open the link that the command prints.", "bad");
     return;

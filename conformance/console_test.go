@@ -1,0 +1,291 @@
+package conformance_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// A webConsole is a running `patchbay console`.
+type webConsole struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	url    string // with its token
+	binary string
+	out    string // the file of standard output
+}
+
+// startConsole runs `patchbay console` with the servers of a configuration until the test ends.
+func startConsole(t *testing.T, configuration string, args ...string) *webConsole {
+	t.Helper()
+	w := &webConsole{t: t, binary: build(t, "..", "./gateway/cmd/patchbay"), out: filepath.Join(t.TempDir(), "out")}
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	text := strings.ReplaceAll(configuration, "PATCHBAY", w.binary)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.cmd = exec.Command(w.binary, append([]string{"console", "--config", file, "--addr", "127.0.0.1:0"}, args...)...)
+	w.cmd.Stdout = must(os.Create(w.out))(t)
+	w.start()
+	return w
+}
+
+// start starts the command and reads its URL.
+func (w *webConsole) start() {
+	w.t.Helper()
+	stderr := must(w.cmd.StderrPipe())(w.t)
+	if err := w.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.end)
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		if _, url, ok := strings.Cut(lines.Text(), "patchbay console: "); ok {
+			w.url = url
+			go drain(lines)
+			return
+		}
+		w.t.Log(lines.Text())
+	}
+	w.t.Fatal("the console printed no URL")
+}
+
+// end interrupts the command, whose standard output must be empty.
+func (w *webConsole) end() {
+	_ = w.cmd.Process.Signal(syscall.SIGINT)
+	if err := w.cmd.Wait(); err != nil {
+		w.t.Errorf("the console exited with an error: %v", err)
+	}
+	if text, err := os.ReadFile(w.out); err != nil || len(text) > 0 {
+		w.t.Errorf("standard output: got %q, %v, want none", text, err)
+	}
+}
+
+// A watchedTab is a tab whose problems fail the test.
+type watchedTab struct {
+	*tab
+	mu       sync.Mutex // guards the field below
+	problems []string
+}
+
+// newWatchedTab opens a tab that collects console errors, exceptions and violations of the CSP.
+func newWatchedTab(t *testing.T, browser context.Context) *watchedTab {
+	t.Helper()
+	p := &watchedTab{tab: newTab(t, browser)}
+	messages := chromedp.Console(p.ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() { // ends with the tab
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			isNetwork := m.Source == "network" // a test that stops the console expects failed requests
+			if isProblem := m.IsException() || m.Type == "error" || m.Type == "warning"; isProblem && !isNetwork {
+				p.mu.Lock()
+				p.problems = append(p.problems, m.String())
+				p.mu.Unlock()
+			}
+		}
+	})
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, text := range p.problems {
+			t.Errorf("the page reported: %s", text)
+		}
+	})
+	return p
+}
+
+// has reports whether the page has an element.
+func (p *watchedTab) has(selector string) bool {
+	p.t.Helper()
+	return must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](fmt.Sprintf("document.querySelector(%q) !== null", selector))))(p.t)
+}
+
+// TestConsoleFirstMinute follows a new user: the link logs the browser in, the overview is drawn and
+// lists the tools of the demo, live and without a violation of the Content-Security-Policy.
+func TestConsoleFirstMinute(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, `{"mcpServers": {}}`)
+	out := must(exec.Command(w.binary, "tools", "--json", "--", w.binary, "serve", "--stdio", "--tasks", "memory").Output())(t)
+	var listed struct {
+		Tools []struct{ Name string } `json:"tools"`
+	}
+	if err := json.Unmarshal(out, &listed); err != nil || len(listed.Tools) == 0 {
+		t.Fatalf("patchbay tools --json: %v, %s", err, out)
+	}
+	p := newWatchedTab(t, browser)
+	p.open(w.url)
+	p.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
+	if at := p.location(); strings.Contains(at, "#") || !strings.HasSuffix(at, "/") {
+		t.Errorf("after the login the browser is at %s, want / without the token", at)
+	}
+	p.click("#server-demo details summary")
+	text := p.text()
+	for _, tool := range listed.Tools {
+		if !strings.Contains(text, tool.Name) {
+			t.Errorf("the overview does not list %s:\n%s", tool.Name, text)
+		}
+	}
+	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+	p.click("#server-demo form[action='/servers/stop'] button")
+	p.waitFor("the new state", `document.querySelector("#server-demo.idle") !== null`)
+	if p.has("#server-demo details.tools") {
+		t.Error("the overview lists the tools of a server that is stopped")
+	}
+
+	thief := newWatchedTab(t, browser)
+	thief.open(w.url)
+	thief.waitForText("expired or was used")
+}
+
+// The page reports that it is disconnected, keeps its content, and connects again by itself.
+func TestConsoleReconnects(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, `{"mcpServers": {}}`)
+	link := newLink(t, regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(w.url))
+	p := newWatchedTab(t, browser)
+	p.open(regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(w.url, link.addr))
+	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+	link.cut()
+	p.waitFor("the message", `document.querySelector("#banner.lost:not([hidden])") !== null`)
+	if !p.has("#server-demo.ok") {
+		t.Error("the page lost its content with the connection")
+	}
+	link.restore()
+	p.waitFor("the stream again", `document.querySelector("#connection.live") !== null &&
+		document.querySelector("#banner").hidden`)
+}
+
+// A link forwards connections to an address, and can be cut.
+type link struct {
+	t      *testing.T
+	addr   string
+	target string
+
+	mu    sync.Mutex // guards the fields below
+	l     net.Listener
+	conns []net.Conn
+}
+
+func newLink(t *testing.T, target string) *link {
+	k := &link{t: t, addr: "127.0.0.1:0", target: target}
+	k.restore()
+	t.Cleanup(k.cut)
+	return k
+}
+
+// restore listens at the address.
+func (k *link) restore() {
+	l := must(net.Listen("tcp", k.addr))(k.t)
+	k.mu.Lock()
+	k.l, k.addr = l, l.Addr().String()
+	k.mu.Unlock()
+	go func() { // ends with the listener
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", k.target)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			k.mu.Lock()
+			k.conns = append(k.conns, in, out)
+			k.mu.Unlock()
+			go func() { _, _ = io.Copy(in, out); _ = in.Close() }()
+			go func() { _, _ = io.Copy(out, in); _ = out.Close() }()
+		}
+	}()
+}
+
+// cut ends all connections, and refuses new connections.
+func (k *link) cut() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_ = k.l.Close()
+	for _, c := range k.conns {
+		_ = c.Close()
+	}
+	k.conns = nil
+}
+
+// consoleScreens are the sizes and themes of screenshots of the console.
+var consoleScreens = []screen{
+	{"light", 1440, 900, "light", nil}, {"dark", 1440, 900, "dark", nil},
+	{"phone", 390, 844, "light", phone}, {"phone-dark", 390, 844, "dark", phone},
+}
+
+// consoleServers contains a server in each state.
+const consoleServers = `{"mcpServers": {
+	"github": {"command": "PATCHBAY", "args": ["serve", "--stdio", "--tasks", "memory"]},
+	"files": {"command": "PATCHBAY", "args": ["serve", "--stdio", "--tasks", "memory"]},
+	"crawler": {"command": "sh", "args": ["-c", "echo 'Error: CRAWL_TOKEN is not set' >&2; exit 3"]},
+	"search": {"url": "http://127.0.0.1:9/mcp"}}}`
+
+// TestConsoleScreens takes screenshots of each screen, light and dark, on a desktop and a phone.
+func TestConsoleScreens(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, consoleServers)
+	p := newWatchedTab(t, browser)
+	base, _, _ := strings.Cut(w.url, "/login")
+	p.open(base + "/")
+	p.waitForText("valid for two minutes")
+	p.screenshotOn("console-login", consoleScreens)
+	p.open(w.url)
+	p.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
+	for _, want := range [][2]string{{"github", "details.tools"}, {"crawler", ".problem"}, {"search", ".problem"}} {
+		p.click("#server-" + want[0] + " form[action='/servers/restart'] button")
+		p.waitFor("the state of "+want[0], fmt.Sprintf("document.querySelector(%q) !== null", "#server-"+want[0]+" "+want[1]))
+	}
+	p.waitFor("no messages", `document.querySelector("#toast").childElementCount === 0`)
+	p.screenshotOn("console-overview", consoleScreens)
+	p.open(base + "/none")
+	p.waitForText("there is no page")
+	p.screenshotOn("console-error", consoleScreens)
+}
+
+// Keys of the console open screens, move between rows and show the help.
+func TestConsoleKeys(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, `{"mcpServers": {"a": {"command": "true"}, "b": {"command": "true"}}}`)
+	p := newWatchedTab(t, browser)
+	p.open(w.url)
+	p.waitFor("the overview", `document.querySelectorAll("[data-row]").length === 3`)
+	focused := func() string {
+		return p.read(chromedp.Evaluate[string](`document.activeElement.id`))
+	}
+	var got []string
+	for _, key := range []string{"j", "j", "j", "j", "k"} {
+		p.do("press "+key, chromedp.KeyEvent(key))
+		got = append(got, focused())
+	}
+	if want := []string{"server-a", "server-b", "server-demo", "server-demo", "server-b"}; !slices.Equal(got, want) {
+		t.Errorf("j and k selected %q, want %q", got, want)
+	}
+	p.do("show the help", chromedp.KeyEvent("?"))
+	p.waitFor("the help", `document.querySelector("dialog[open]") !== null`)
+	p.do("close the help", chromedp.KeyEvent("\x1b"))
+	p.waitFor("no help", `document.querySelector("dialog[open]") === null`)
+	p.do("pause", chromedp.KeyEvent("."))
+	p.waitFor("paused", `document.querySelector("#connection.paused") !== null`)
+	p.do("go on", chromedp.KeyEvent("."))
+	p.waitFor("live", `document.querySelector("#connection.live") !== null`)
+}
