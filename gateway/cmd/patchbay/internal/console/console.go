@@ -18,9 +18,9 @@
 //     fragments of the page. The template must contain each fragment, as an element with the ID of
 //     the fragment, by executing the same template with the same data:
 //
-//     view:     {Template: "overview", Data: d, Fragments: []Fragment{{ID: "servers", Part: "servers", Data: d.Servers}}}
-//     template: {{template "part/servers" .Servers}}
-//     part:     <ul id="servers">…</ul>
+//     view:     {Template: "overview", Data: d, Fragments: []Fragment{{ID: "summary", Part: "summary", Data: d.Status}}}
+//     template: {{template "part/summary" .Status}}
+//     part:     <section id="summary">…</section>
 //
 //  3. The stream of a page calls View again after each change, at most ten times a second, and sends
 //     the fragments whose HTML changed. Call [Console.Changed] after a change that the admin API
@@ -182,9 +182,10 @@ func listen(o *Options) (net.Listener, error) {
 		return nil, fmt.Errorf("invalid address %q: other machines reach it, and this console has no login for them: "+
 			"must be a loopback address", addr)
 	}
-	l, err := net.Listen("tcp", addr)
+	var config net.ListenConfig
+	l, err := config.Listen(context.Background(), "tcp", addr)
 	if o.Addr == "" && errors.Is(err, syscall.EADDRINUSE) {
-		l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+		l, err = config.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	}
 	return l, err
 }

@@ -30,7 +30,6 @@ type site struct {
 // newSite serves a console until the test ends. prepare may change its options.
 func newSite(t *testing.T, prepare func(*console.Options)) *site {
 	t.Helper()
-	mcptest.NoLeaks(t)
 	f, err := config.Parse([]byte(`{"mcpServers": {"fs": {"command": "x"}, "broken": {"command": "x"}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +145,7 @@ func (s *site) send(b *http.Client, method, path string, form url.Values, header
 
 // A person with the link logs in once; the page then shows the servers.
 func TestLinkLogsInOnce(t *testing.T) {
+	mcptest.NoLeaks(t)
 	s := newSite(t, nil)
 	b := s.browser()
 	res, page := s.send(b, http.MethodGet, "/", nil)
@@ -170,6 +170,7 @@ func TestLinkLogsInOnce(t *testing.T) {
 }
 
 func TestPathWithoutARoleIsRefused(t *testing.T) {
+	mcptest.NoLeaks(t)
 	s := newSite(t, nil)
 	for path, role := range map[string]console.Role{"/x": "", "/y": "admin", "z": console.RoleViewer} {
 		if err := s.console.Register(path, role); err == nil {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -63,7 +62,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // resolved its own name to this machine.
 func (c *Console) isHost(host string) bool {
 	u, err := url.Parse("http://" + host)
-	return err == nil && u.Host == host && (netx.IsLocalHost(u.Hostname()) || slices.Contains(c.opts.Hosts, u.Hostname()))
+	return err == nil && u.Host == host &&
+		(netx.IsLocalHost(u.Hostname()) || slices.Contains(c.opts.Hosts, u.Hostname()))
 }
 
 // checkOrigin refuses requests of other sites: each request that may change something, and any use
@@ -138,13 +138,4 @@ func (c *Console) refuse(w http.ResponseWriter, r *request, p *refusal) {
 func (r *request) isScript() bool {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	return mode != "" && mode != "navigate" || r.Header.Get("X-Console") != ""
-}
-
-// remoteIP returns the address of the client, for the log.
-func remoteIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

@@ -171,7 +171,7 @@ func (c *Console) logIn(w http.ResponseWriter, r *request) {
 	cookie := c.logins.logIn(token)
 	if cookie == nil {
 		c.opts.Logger.Warn("console: login refused: the token is invalid, was used or has expired",
-			"address", remoteIP(r.Request))
+			"address", r.RemoteAddr)
 		v := &View{Template: "login", Data: loginPage{Next: next, Failed: true}}
 		c.showView(w, r, http.StatusForbidden, v)
 		return

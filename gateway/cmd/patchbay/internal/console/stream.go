@@ -42,19 +42,18 @@ func (c *Console) stream(w http.ResponseWriter, r *request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	out := &streamWriter{w: w, control: http.NewResponseController(w)}
+	_ = out.control.SetReadDeadline(time.Time{}) // fails only in tests
+	w.Header().Set("Content-Type", "text/event-stream")
+	if version := r.URL.Query().Get("v"); version != "" && version != c.assets.digest {
+		_ = out.reload() // an error means that the browser left
+		return
+	}
 	select {
 	case c.streams <- struct{}{}:
 		defer func() { <-c.streams }()
 	default:
 		http.Error(w, fmt.Sprintf("%d pages are open already", maxStreams), http.StatusServiceUnavailable)
-		return
-	}
-	out := &streamWriter{w: w, control: http.NewResponseController(w)}
-	_ = out.control.SetReadDeadline(time.Time{}) // fails only in tests
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(http.StatusOK)
-	if version := r.URL.Query().Get("v"); version != "" && version != c.assets.digest {
-		_ = out.reload() // an error means that the browser left
 		return
 	}
 	if err := c.sendChanges(page, out); err != nil && r.Context().Err() == nil {

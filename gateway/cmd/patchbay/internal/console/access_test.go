@@ -1,0 +1,255 @@
+package console_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// roles lists all paths but the assets, with the role that each requires. A new path must be added here.
+var roles = map[string]console.Role{
+	"GET /":                 console.RoleViewer,
+	"GET /stream":           console.RoleViewer,
+	"GET /login":            console.RoleAnyone,
+	"POST /login":           console.RoleAnyone,
+	"POST /logout":          console.RoleViewer,
+	"POST /theme":           console.RoleViewer,
+	"POST /servers/restart": console.RoleOperator,
+	"POST /servers/stop":    console.RoleOperator,
+}
+
+func TestEachPathRequiresItsRole(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	for path, role := range s.console.Paths() {
+		want := roles[path]
+		if strings.HasPrefix(path, "GET /assets/") {
+			want = console.RoleAnyone
+		}
+		if role != want {
+			t.Errorf("%s requires the role %q, want %q", path, role, want)
+		}
+	}
+}
+
+// form returns a form for a method: nil for GET.
+func form(method string) url.Values {
+	if method == http.MethodPost {
+		return url.Values{"server": {"none"}}
+	}
+	return nil
+}
+
+// refused reports whether a response reveals nothing: a refusal, or a redirect to the login.
+func refused(res *http.Response) bool {
+	return res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusUnauthorized ||
+		strings.HasPrefix(res.Header.Get("Location"), "/login?")
+}
+
+// Another user of the machine has no token and no cookie, or guesses them, or uses those of another console.
+func TestOtherUsersAreRefused(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s, other := newSite(t, nil), newSite(t, nil)
+	at, err := url.Parse(s.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "patchbay-" + at.Port()
+	strangers := map[string]*http.Client{"no cookie": s.stranger(), "guessed cookie": s.stranger(),
+		"cookie of another console": s.stranger()}
+	strangers["guessed cookie"].Jar.SetCookies(at, []*http.Cookie{{Name: name, Value: strings.Repeat("0", 40)}})
+	own := other.browser()
+	otherAt, err := url.Parse(other.base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookies := own.Jar.Cookies(otherAt)
+	for _, c := range cookies { // of the same host: browsers send them to all ports
+		cookies = append(cookies, &http.Cookie{Name: name, Value: c.Value})
+	}
+	strangers["cookie of another console"].Jar.SetCookies(at, cookies)
+	for who, b := range strangers {
+		for path, role := range s.console.Paths() {
+			method, path, _ := strings.Cut(path, " ")
+			res, _ := s.send(b, method, path, form(method))
+			if role != console.RoleAnyone && !refused(res) {
+				t.Errorf("%s: %s %s: got %d, want a refusal", who, method, path, res.StatusCode)
+			}
+		}
+		if res, _ := s.send(b, http.MethodGet, "/unknown", nil); !refused(res) {
+			t.Errorf("%s: unknown path: got %d, want a refusal", who, res.StatusCode)
+		}
+	}
+	_, token := other.link()
+	for _, guess := range []string{"", token, strings.Repeat("0", 40)} {
+		if res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {guess}}); !refused(res) {
+			t.Errorf("token %q: got %d, want a refusal", guess, res.StatusCode)
+		}
+	}
+}
+
+// A page whose name resolves to this machine sends its own name.
+func TestOtherHostsAreRefused(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, func(o *console.Options) { o.Hosts = []string{"console.example"} })
+	b := s.browser()
+	for host, want := range map[string]bool{"evil.example": false, "evil.example:6280": false, "localhost.evil.example": false,
+		"127.0.0.1@evil.example": false, "localhost:1": true, "127.0.0.1:6280": true, "[::1]:6280": true,
+		"console.example": true} {
+		for path := range s.console.Paths() {
+			method, path, _ := strings.Cut(path, " ")
+			if path == "/logout" {
+				continue
+			}
+			res, text := s.send(b, method, path, form(method), "Host", host)
+			isRefused := res.StatusCode == http.StatusForbidden && strings.Contains(text, "invalid header Host")
+			if isRefused == want {
+				t.Errorf("Host %q: %s %s: got %d, want it served: %t", host, method, path, res.StatusCode, want)
+			}
+		}
+	}
+}
+
+// Other sites can link to the console, and nothing else. A site on another port of this machine is
+// not cross-site, so its requests have the cookie.
+func TestOtherSitesAreRefused(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	b := s.browser()
+	for name, header := range map[string][]string{
+		"form of another site":            {"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"},
+		"form of another port":            {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "navigate"},
+		"form of an old browser":          {"Origin", "https://evil.example"},
+		"script of another site":          {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "script"},
+		"request of another port":         {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty"},
+		"frame of another site":           {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
+		"image with the cookie, one port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
+	} {
+		for path := range s.console.Paths() {
+			method, path, _ := strings.Cut(path, " ")
+			if method == http.MethodGet && strings.Contains(name, "form") {
+				continue
+			}
+			if res, _ := s.send(b, method, path, form(method), header...); res.StatusCode != http.StatusForbidden {
+				t.Errorf("%s: %s %s: got %d, want 403", name, method, path, res.StatusCode)
+			}
+		}
+	}
+	res, _ := s.send(b, http.MethodGet, "/", nil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate",
+		"Sec-Fetch-Dest", "document")
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("link of another site: got %d, want 200", res.StatusCode)
+	}
+}
+
+func TestTokensAndCookiesExpire(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	b := s.browser()
+	s.console.Age(2*time.Minute + time.Second)
+	res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {s.token}})
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("token after 2 minutes: got %d, want 403", res.StatusCode)
+	}
+	if res, _ := s.send(b, http.MethodGet, "/", nil); res.StatusCode != http.StatusOK {
+		t.Errorf("cookie after 2 minutes: got %d, want 200", res.StatusCode)
+	}
+	s.console.Age(12 * time.Hour)
+	if res, _ := s.send(b, http.MethodGet, "/", nil); !refused(res) {
+		t.Errorf("cookie after 12 hours: got %d, want a refusal", res.StatusCode)
+	}
+}
+
+// A person with the whole URL pastes it where the browser runs no scripts. The login leads to no other site.
+func TestLoginTakesTheURLAndStaysOnTheSite(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	for next, want := range map[string]string{"/?a=b": "/?a=b", "": "/", "//evil.example": "/", "https://evil.example": "/",
+		`/\evil.example`: "/", "javascript:alert(1)": "/"} {
+		link := s.console.URL()
+		res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {" " + link + "\n"}, "next": {next}})
+		if got := res.Header.Get("Location"); res.StatusCode != http.StatusSeeOther || got != want {
+			t.Errorf("next %q: got %d, %q, want 303, %q", next, res.StatusCode, got, want)
+		}
+	}
+}
+
+func TestRolesLimitPaths(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, func(o *console.Options) {
+		o.Authenticate = func(r *http.Request) (*mcp.Principal, console.Role, error) {
+			role := console.Role(r.Header.Get("X-Role"))
+			if role == "error" {
+				return nil, console.RoleOperator, errors.New("revoked")
+			}
+			return &mcp.Principal{Subject: "ann"}, role, nil
+		}
+	})
+	b := s.stranger()
+	for path, required := range s.console.Paths() {
+		method, path, _ := strings.Cut(path, " ")
+		for _, role := range []string{"viewer", "operator", "", "admin", "error", string(console.RoleAnyone)} {
+			res, _ := s.send(b, method, path, form(method), "X-Role", role)
+			want := required == console.RoleAnyone || role == "operator" || role == "viewer" && required == console.RoleViewer
+			if got := !refused(res); got != want && path != "/login" {
+				t.Errorf("%s %s as %q: got %d, want it served: %t", method, path, role, res.StatusCode, want)
+			}
+		}
+	}
+	if res, page := s.send(b, http.MethodGet, "/", nil, "X-Role", "viewer"); strings.Contains(page, "/servers/stop") {
+		t.Errorf("the page of a viewer has actions of an operator: %d", res.StatusCode)
+	}
+	if link := s.console.URL(); strings.Contains(link, "#") {
+		t.Errorf("got %s, want a URL without a token", link)
+	}
+}
+
+func TestAddressMustBeLoopback(t *testing.T) {
+	admin := func(*mcp.Principal) *http.Client { return http.DefaultClient }
+	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.com:0", "6280"} {
+		c, err := console.New(&console.Options{Admin: admin, Addr: addr})
+		if err == nil {
+			t.Errorf("%q: the console listens at %s", addr, c.URL())
+		}
+	}
+}
+
+func TestResponsesHaveTheHeaders(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	b := s.browser()
+	for path := range s.console.Paths() {
+		method, path, _ := strings.Cut(path, " ")
+		if path == "/logout" {
+			continue
+		}
+		res, _ := s.send(b, method, path, form(method))
+		policy := res.Header.Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self';", "require-trusted-types-for 'script'",
+			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("%s: the policy %q lacks %s", path, policy, part)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || res.Header.Get("X-Content-Type-Options") != "nosniff" ||
+			res.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: got the headers %v", path, res.Header)
+		}
+		if cache := res.Header.Get("Cache-Control"); cache != "no-store" && !strings.HasPrefix(path, "/assets/") {
+			t.Errorf("%s: got Cache-Control %q", path, cache)
+		}
+	}
+	res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {s.token}})
+	for _, c := range res.Cookies() {
+		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" {
+			t.Errorf("got the cookie %+v", c)
+		}
+	}
+}

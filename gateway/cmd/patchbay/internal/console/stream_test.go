@@ -1,0 +1,270 @@
+package console_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A reader reads the stream of a page.
+type reader struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	body  io.Closer
+}
+
+// openStream opens the stream of the overview.
+func (s *site) openStream(b *http.Client) *reader {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.base+"/stream?page=/", http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	res, err := b.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = res.Body.Close() })
+	if res.StatusCode != http.StatusOK {
+		s.t.Fatalf("stream: status %d", res.StatusCode)
+	}
+	return &reader{s.t, bufio.NewScanner(res.Body), res.Body}
+}
+
+// until reads the fragments up to the first with an ID and a text, and returns their IDs.
+func (r *reader) until(id, text string) (ids []string) {
+	r.t.Helper()
+	for r.lines.Scan() {
+		var e struct{ ID, HTML string }
+		data, ok := strings.CutPrefix(r.lines.Text(), "data: {")
+		if !ok || json.Unmarshal([]byte("{"+data), &e) != nil {
+			continue
+		}
+		ids = append(ids, e.ID)
+		if e.ID == id && strings.Contains(e.HTML, text) {
+			return ids
+		}
+	}
+	r.t.Fatalf("the stream ended before %s contained %q; got %q", id, text, ids)
+	return nil
+}
+
+func TestStreamSendsChanges(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	b := s.browser()
+	r := s.openStream(b)
+	if got := r.until("server-broken", "not started"); !reflect.DeepEqual(got, []string{"servers", "summary", "server-fs",
+		"server-broken"}) {
+		t.Errorf("first pass: got %q", got)
+	}
+	s.send(b, http.MethodPost, "/servers/restart", url.Values{"server": {"fs"}})
+	for _, id := range r.until("server-fs", `class="chip data">read<`) {
+		if id == "server-broken" {
+			t.Errorf("the stream sent server-broken, which did not change")
+		}
+	}
+	res, text := s.send(b, http.MethodPost, "/servers/restart", url.Values{"server": {"broken"}}, "X-Console", "1")
+	if res.StatusCode < 400 || !strings.Contains(text, "/no/such/program") {
+		t.Errorf("restart of a broken server: got %d, %s", res.StatusCode, text)
+	}
+	r.until("server-broken", "/no/such/program")
+	s.send(b, http.MethodPost, "/logout", url.Values{})
+	s.console.Changed()
+	for r.lines.Scan() {
+		if r.lines.Text() == "event: end" {
+			return
+		}
+	}
+	t.Error("the stream did not end with the login")
+}
+
+func TestStreamsAreLimited(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	b := s.browser()
+	var first *reader
+	for range 16 {
+		first = s.openStream(b)
+	}
+	if res, _ := s.send(b, http.MethodGet, "/stream?page=/", nil); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("stream 17: got %d, want 503", res.StatusCode)
+	}
+	_ = first.body.Close()
+	for {
+		res, _ := s.send(b, http.MethodGet, "/stream?page=/", nil)
+		if res.StatusCode == http.StatusOK {
+			break
+		}
+	}
+	for _, page := range []string{"", "/none", "//evil.example/", "/login/x"} {
+		if res, _ := s.send(b, http.MethodGet, "/stream?page="+url.QueryEscape(page), nil); res.StatusCode != http.StatusBadRequest {
+			t.Errorf("page %q: got %d, want 400", page, res.StatusCode)
+		}
+	}
+	s.openStreamOfOldAssets(b)
+}
+
+// openStreamOfOldAssets checks that a page of an earlier version is loaded again.
+func (s *site) openStreamOfOldAssets(b *http.Client) {
+	s.t.Helper()
+	res, err := b.Get(s.base + "/stream?page=/&v=old")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if text, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(string(text), "event: reload\n") {
+		s.t.Errorf("old assets: got %s, %v, want reload", text, err)
+	}
+}
+
+func TestListsAppendAndRemoveItems(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := newSite(t, nil)
+	got, err := s.console.Events([]string{"a", "b"}, []string{"a", "b"}, []string{"b", "c"}, nil)
+	want := [][]string{{"keep list", "prepend a", "prepend b"}, nil, {"prepend c", "remove a"}, {"remove b", "remove c"}}
+	if len(got) == 4 && len(got[3]) == 2 && got[3][0] == "remove c" { // in the order of a map
+		got[3][0], got[3][1] = got[3][1], got[3][0]
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+// slowWriter is a browser that takes three seconds to read.
+type slowWriter struct{ *httptest.ResponseRecorder }
+
+func (w slowWriter) Write(b []byte) (int, error) {
+	time.Sleep(3 * time.Second)
+	return w.ResponseRecorder.Write(b)
+}
+
+// answers is an admin API without servers.
+type answers struct{}
+
+func (answers) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"servers": {}}`)), Request: r}, nil
+}
+
+func TestSlowReaderLoadsThePageAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := console.New(&console.Options{Addr: "127.0.0.1:0",
+			Admin: func(*mcp.Principal) *http.Client { return &http.Client{Transport: answers{}} },
+			Authenticate: func(*http.Request) (*mcp.Principal, console.Role, error) {
+				return nil, console.RoleViewer, nil
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		w := slowWriter{httptest.NewRecorder()}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/stream?page=/", http.NoBody)
+		began := time.Now()
+		c.ServeHTTP(w, r) // returns although the browser does not leave
+		if text := w.Body.String(); !strings.HasSuffix(text, "event: reload\ndata:\n\n") || time.Since(began) > 7*time.Second {
+			t.Errorf("got %q after %v, want reload last", text, time.Since(began))
+		}
+	})
+}
+
+// Hidden characters are visible on pages, and unchanged in the fields that a browser sends back.
+func TestHiddenCharactersAreShown(t *testing.T) {
+	const evil = "a\u202e\u200b\U000e0041\x1b"
+	const shown = `a\u{202e}\u{200b}\u{e0041}\x1b`
+	for page, want := range map[string]string{
+		"<p>" + evil + "</p>\n":                                "<p>" + shown + "</p>\n",
+		`<input value="` + evil + `"><b title="` + evil + `">`: `<input value="` + evil + `"><b title="` + shown + `">`,
+		"<textarea name=\"x\">" + evil + "</textarea>" + evil:  "<textarea name=\"x\">" + evil + "</textarea>" + shown,
+		`<input value="` + evil:                                `<input value="` + evil,
+		"é 日本 ❤️":                                              "é 日本 ❤️",
+	} {
+		if got := console.ShowHidden(page); got != want {
+			t.Errorf("%q: got %q, want %q", page, got, want)
+		}
+	}
+}
+
+var (
+	inlineCode = regexp.MustCompile(`(?i)\son[a-z]+\s*=|\sstyle\s*=|<style|javascript:|<script(>|[^>]*[^>]>[^<])`)
+	otherSites = regexp.MustCompile(`(?i)(src|href|action)\s*=\s*"?(https?:)?//`)
+	parsers    = regexp.MustCompile(`innerHTML|outerHTML|insertAdjacentHTML|DOMParser|createContextualFragment|document\.write|setHTMLUnsafe|createPolicy`)
+	evaluation = regexp.MustCompile(`\beval\b|new Function|setTimeout\(\s*["'` + "`" + `]|import\(`)
+)
+
+// TestConsoleAssets checks the rules for browser code: small files, a single parser of HTML, and nothing
+// inline that the Content-Security-Policy forbids.
+func TestConsoleAssets(t *testing.T) {
+	lines, size := 0, 0
+	check := func(name string, text []byte) {
+		size += len(text)
+		source := string(text)
+		switch ext := path.Ext(name); {
+		case ext == ".js":
+			n := strings.Count(source, "\n")
+			if lines += n; n > 300 {
+				t.Errorf("%s has %d lines, want at most 300", name, n)
+			}
+			if filepath.Base(name) != "trust.js" && parsers.MatchString(source) {
+				t.Errorf("%s parses HTML: %q; only trust.js may", name, parsers.FindString(source))
+			}
+			if evaluation.MatchString(source) {
+				t.Errorf("%s evaluates text as code: %q", name, evaluation.FindString(source))
+			}
+		case ext == ".html":
+			if found := inlineCode.FindString(source); found != "" {
+				t.Errorf("%s contains inline code: %q", name, found)
+			}
+			if found := otherSites.FindString(source); found != "" {
+				t.Errorf("%s loads from another site: %q", name, found)
+			}
+		case ext != ".css" && ext != ".svg":
+			t.Errorf("unexpected file %s", name)
+		}
+	}
+	for _, dir := range []string{"assets", "templates"} {
+		err := filepath.WalkDir(dir, func(name string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			check(name, text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines > 1500 || size > 150<<10 || lines == 0 {
+		t.Errorf("got %d lines of scripts and %d bytes, want at most 1,500 and 150 KiB", lines, size)
+	}
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := regexp.MustCompile(`template\.(HTML|JS|CSS|URL|Srcset)`).Find(text); found != nil &&
+			!strings.HasSuffix(name, "_test.go") {
+			t.Errorf("%s contains %s", name, found)
+		}
+	}
+}
