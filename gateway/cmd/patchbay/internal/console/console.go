@@ -18,7 +18,7 @@
 //     fragments of the page. The template must contain each fragment, as an element with the ID of
 //     the fragment, by executing the same template with the same data:
 //
-//     view:     {Template: "overview", Data: d, Fragments: []Fragment{{ID: "summary", Part: "summary", Data: d.Status}}}
+//     view:     Fragments: []Fragment{{ID: "summary", Part: "summary", Data: d.Status}}
 //     template: {{template "part/summary" .Status}}
 //     part:     <section id="summary">…</section>
 //

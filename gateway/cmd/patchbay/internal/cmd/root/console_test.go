@@ -1,0 +1,220 @@
+package root
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/login#t=[0-9a-f]+`)
+
+// A urlWriter is standard error. It sends each URL of a console to found.
+type urlWriter struct {
+	lockedBuffer
+	found chan string
+}
+
+func (w *urlWriter) Write(b []byte) (int, error) {
+	for _, u := range consoleURL.FindAllString(string(b), -1) {
+		w.found <- u
+	}
+	return w.lockedBuffer.Write(b)
+}
+
+// withConsole runs patchbay console, calls visit with its URLs, and interrupts the command.
+func withConsole(
+	t *testing.T, typed string, prepare func(*cmdutil.Factory), visit func(urls <-chan string), args ...string,
+) outcome {
+	t.Helper()
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	var stdout bytes.Buffer
+	stderr := &urlWriter{found: make(chan string, 16)}
+	p := newRun(strings.NewReader(typed), &stdout, stderr)
+	if prepare != nil {
+		prepare(p)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	status := make(chan int, 1)
+	go func() {
+		status <- runCommandLine(ctx, p, append([]string{"console"}, args...))
+		close(stderr.found)
+	}()
+	visit(stderr.found)
+	cancel()
+	return outcome{<-status, stdout.String(), stderr.String()}
+}
+
+// overview logs in with the URL of a console, and returns its first page.
+func overview(t *testing.T, link string) string {
+	t.Helper()
+	base, token, _ := strings.Cut(link, "/login#t=")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	browser := &http.Client{Jar: jar, Transport: transport}
+	res, err := browser.PostForm(base+"/login", url.Values{"token": {token}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	page, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK || res.Request.URL.Path != "/" {
+		t.Fatalf("login: got %d at %s, %v", res.StatusCode, res.Request.URL, err)
+	}
+	return string(page)
+}
+
+// The first command of a new user shows the demo beside the servers of the configuration, which it does
+// not start, and leaves out servers of a project that are not trusted.
+func TestConsoleShowsTheConfigurationAndTheDemo(t *testing.T) {
+	p := newHostileProject(t)
+	writeProjectFile(t, "config/patchbay/mcp.json", `{"mcpServers": {"own": {"command": "touch", "args": ["`+p.mark+`"]}}}`)
+	o := withConsole(t, "", nil, func(urls <-chan string) {
+		page := overview(t, <-urls)
+		for id, want := range map[string]bool{"server-own": true, "server-demo": true, "server-run": false, "server-send": false} {
+			if got := strings.Contains(page, `id="`+id+`"`); got != want {
+				t.Errorf("the page contains %s: %t, want %t", id, got, want)
+			}
+		}
+	}, "--addr", "127.0.0.1:0")
+	if o.status != exit.OK || o.stdout != "" || !strings.Contains(o.stderr, `run "patchbay trust NAME"`) {
+		t.Errorf("got %d, %q, %s, want %d and a note about trust", o.status, o.stdout, o.stderr, exit.OK)
+	}
+	if p.used() {
+		t.Error("a server was started")
+	}
+	if o := patchbay(t, "", "trust", "send", "--yes"); o.status != exit.OK {
+		t.Fatalf("trust: got %d, %s", o.status, o.stderr)
+	}
+	withConsole(t, "", nil, func(urls <-chan string) {
+		if page := overview(t, <-urls); !strings.Contains(page, `id="server-send"`) {
+			t.Errorf("after trust: the page lacks the server: %s", page)
+		}
+	}, "--addr", "127.0.0.1:0")
+}
+
+// Targets start at once, and are the only servers.
+func TestConsoleStartsItsTargets(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("uses sh")
+	}
+	o := withConsole(t, "", nil, func(urls <-chan string) {
+		page := overview(t, <-urls)
+		if strings.Count(page, "data-row") != 1 || !strings.Contains(page, `id="server-reader"`) {
+			t.Errorf("got %s, want the target only", page)
+		}
+	}, "--addr", "127.0.0.1:0", "--", "sh", "-c", "cat >/dev/null", "reader")
+	if o.status != exit.OK {
+		t.Errorf("got %d, %s, want %d", o.status, o.stderr, exit.OK)
+	}
+}
+
+// A browser opens only for a user at a terminal who sees it. Enter prints another URL.
+func TestConsoleOpensABrowserOnlyForItsUser(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*cmdutil.Factory)
+		args    []string
+		opens   bool
+		urls    int
+	}{
+		"terminal":             {func(*cmdutil.Factory) {}, nil, true, 3},
+		"--no-browser":         {func(*cmdutil.Factory) {}, []string{"--no-browser"}, false, 3},
+		"no display":           {func(p *cmdutil.Factory) { p.Login.Headless = true }, nil, false, 3},
+		"input from a program": {func(p *cmdutil.Factory) { p.IO.Interactive = false }, nil, false, 1},
+		"--no-input":           {func(*cmdutil.Factory) {}, []string{"--no-input"}, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opened := make(chan string, 1)
+			o := withConsole(t, "\n\n", func(p *cmdutil.Factory) {
+				p.IO.Interactive, p.Login.Headless = true, false
+				p.Ask.Open = func(_ context.Context, page string) error { opened <- page; return nil }
+				test.prepare(p)
+			}, func(urls <-chan string) {
+				seen := map[string]bool{}
+				for range test.urls {
+					seen[<-urls] = true
+				}
+				if len(seen) != test.urls {
+					t.Errorf("got %d different URLs, want %d", len(seen), test.urls)
+				}
+				if test.opens {
+					if page := <-opened; !seen[page] {
+						t.Errorf("opened %s, want a printed URL", page)
+					}
+				}
+			}, append(test.args, "--addr", "127.0.0.1:0", "--config", writeEmptyConfig(t))...)
+			if len(opened) > 0 {
+				t.Errorf("opened %s, want no page", <-opened)
+			}
+			if o.stdout != "" || o.status != exit.OK {
+				t.Errorf("got %d, standard output %q, want %d and none", o.status, o.stdout, exit.OK)
+			}
+		})
+	}
+}
+
+func writeEmptyConfig(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir() + "/mcp.json"
+	writeFile(t, path, `{"mcpServers": {}}`)
+	return path
+}
+
+// Without --addr another port is used if that of the default is taken; a given port must be free.
+func TestConsoleAddress(t *testing.T) {
+	config := writeEmptyConfig(t)
+	var listen net.ListenConfig
+	if l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:6280"); err == nil { // or another program has it
+		defer l.Close()
+	}
+	withConsole(t, "", nil, func(urls <-chan string) {
+		if link := <-urls; strings.Contains(link, ":6280/") {
+			t.Errorf("got %s, want another port", link)
+		}
+	}, "--config", config)
+	for addr, want := range map[string]string{"127.0.0.1:6280": "use --addr for another address",
+		"0.0.0.0:0": "must be a loopback address", "6280": "must be host:port"} {
+		o := withConsole(t, "", nil, func(urls <-chan string) {
+			if link, ok := <-urls; ok {
+				t.Errorf("--addr %s: serves at %s", addr, link)
+			}
+		}, "--config", config, "--addr", addr)
+		if o.status != exit.Failure || !strings.Contains(o.stderr, want) {
+			t.Errorf("--addr %s: got %d, %s, want %d, %s", addr, o.status, o.stderr, exit.Failure, want)
+		}
+	}
+}
+
+func TestConsoleRefusesOtherTargets(t *testing.T) {
+	for line, want := range map[string]string{
+		"@":                                  "must be the URL or name of one server",
+		"none":                               `unknown server "none"`,
+		"x -- true":                          `unexpected argument "x"`,
+		"--":                                 "missing command after --",
+		"--env A=b":                          "are for one TARGET",
+		"--header A:b http://a/mcp http://b": "are for one TARGET",
+		"--config /no/such/file":             "does not exist",
+	} {
+		o := patchbay(t, "", append([]string{"console", "--addr", "127.0.0.1:0"}, strings.Fields(line)...)...)
+		if o.status != exit.Usage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: got %d, %s, want %d, %s", line, o.status, o.stderr, exit.Usage, want)
+		}
+	}
+}
