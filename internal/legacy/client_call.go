@@ -46,7 +46,8 @@ func (c *Client) RoundTrip(ctx context.Context, method string, params json.RawMe
 		return nil, err
 	}
 	if env.LogLevel != "" {
-		defer c.levels.add(env.LogLevel)()
+		c.levels.add(env.LogLevel, 1)
+		defer c.levels.add(env.LogLevel, -1)
 		c.setLevel(ctx)
 	}
 	x, invalid := c.begin(ctx, env.ProgressToken, notify)

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/internal/wire"
@@ -11,35 +12,21 @@ import (
 // for, so that a request does not take log messages from another. It is safe for concurrent use.
 type levelCounts struct {
 	mu     sync.Mutex // guards counts
-	counts map[string]int
+	counts [8]int     // by wire.LogSeverity
 }
 
-// add adds the level of a request. remove is called when the request ended.
-func (l *levelCounts) add(level string) (remove func()) {
+// add adds n requests with a level; n is negative when a request ended.
+func (l *levelCounts) add(level string, n int) {
+	rank, _ := wire.LogSeverity(level) // valid: the envelope was opened
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.counts == nil {
-		l.counts = map[string]int{}
-	}
-	l.counts[level]++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.counts[level]--; l.counts[level] == 0 {
-			delete(l.counts, level)
-		}
-	}
+	l.counts[rank] += n
 }
 
 // lowest returns the lowest level of a request in progress, of which there must be at least one.
-func (l *levelCounts) lowest() (lowest string) {
+func (l *levelCounts) lowest() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	least := 0
-	for level := range l.counts {
-		if rank, _ := wire.LogSeverity(level); lowest == "" || rank < least {
-			lowest, least = level, rank
-		}
-	}
-	return lowest
+	rank := slices.IndexFunc(l.counts[:], func(n int) bool { return n > 0 })
+	return wire.LogLevel(rank)
 }

@@ -118,6 +118,9 @@ func isAlphanumeric(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
 // logLevels are the eight severities of syslog, least severe first.
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
+// LogLevel returns the log level with a rank; see [LogSeverity].
+func LogLevel(rank int) string { return logLevels[rank] }
+
 // LogSeverity returns the rank of a log level, 0 for debug to 7 for emergency, and whether the
 // level exists.
 //
