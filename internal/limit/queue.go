@@ -55,7 +55,7 @@ type Queue struct {
 	mu      sync.Mutex // guards the fields below
 	limits  QueueLimits
 	running int            // requests
-	by      map[string]int // running requests by caller
+	by      map[string]int // running requests, by caller that must share
 	waiting int
 	turns   []*line // the first line is next
 	tokens  *bucket // nil without a rate
@@ -78,7 +78,7 @@ type waiter struct {
 // quarter of the places to other callers; nil means that no caller must. Closing done ends the
 // waits of requests.
 func NewQueue(limits QueueLimits, shares func(caller string) bool, done <-chan struct{}) *Queue {
-	q := &Queue{shares: shares, done: done}
+	q := &Queue{shares: shares, done: done, by: map[string]int{}}
 	q.SetLimits(limits)
 	return q
 }
@@ -143,8 +143,10 @@ func (q *Queue) Len() (running, waiting int) {
 // end counts the end of a running request. The caller must hold q.mu.
 func (q *Queue) end(caller string) {
 	q.running--
-	if q.by[caller]--; q.by[caller] == 0 {
-		delete(q.by, caller)
+	if q.mustShare(caller) {
+		if q.by[caller]--; q.by[caller] == 0 {
+			delete(q.by, caller)
+		}
 	}
 	if q.waiting > 0 {
 		q.dispatch()
@@ -160,8 +162,11 @@ func (q *Queue) hasPlace(caller string) bool {
 	case q.running >= limit:
 		return false
 	}
-	return q.shares == nil || !q.shares(caller) || q.by[caller] < limit-limit/4
+	return !q.mustShare(caller) || q.by[caller] < limit-limit/4
 }
+
+// mustShare reports whether a caller must leave the last quarter of the places to others.
+func (q *Queue) mustShare(caller string) bool { return q.shares != nil && q.shares(caller) }
 
 // takeToken takes a token of the rate, or returns the time until it is available. The caller must
 // hold q.mu.
@@ -175,10 +180,9 @@ func (q *Queue) takeToken() (wait time.Duration) {
 // start counts a request that runs. The caller must hold q.mu.
 func (q *Queue) start(caller string) {
 	q.running++
-	if q.by == nil {
-		q.by = map[string]int{}
+	if q.mustShare(caller) {
+		q.by[caller]++
 	}
-	q.by[caller]++
 }
 
 // find returns the line of a caller, nil without waiting requests. The caller must hold q.mu.

@@ -30,9 +30,9 @@ func (b *Breaker) limits() limit.BreakerLimits {
 }
 
 // Check returns an error unless a request may be sent.
-func (b *Breaker) Check() error {
+func (b *Breaker) Check(now time.Time) error {
 	s := b.limits()
-	wait := b.breaker.Refuses(s, time.Now())
+	wait := b.breaker.Refuses(s, now)
 	if wait == 0 {
 		return nil
 	}

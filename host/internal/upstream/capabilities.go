@@ -1,8 +1,10 @@
 package upstream
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -26,30 +28,29 @@ func (p *Pool) Class(req *mcp.Request) string {
 	if u.isCommand() || modern {
 		return AnyClass
 	}
-	caps := req.Capabilities()
-	var all []string
+	declares := func(path ...string) bool { return jsonscan.HasObject(req.Driver().Capabilities, path...) }
+	all := make([]byte, 0, len("form url sampling tools roots "))
 	add := func(name string, declared bool) {
 		if declared {
-			all = append(all, name)
+			all = append(append(all, name...), ' ')
 		}
 	}
-	if e := caps.Elicitation; e != nil {
-		add("form", e.Form != nil || e.URL == nil)
-		add("url", e.URL != nil)
-	}
-	if s := caps.Sampling; s != nil {
-		add("sampling", true)
-		add("tools", s.Tools != nil)
-	}
-	add("roots", p.roots().areDeclared(caps.Roots != nil))
-	class := noCapabilities
-	if len(all) > 0 {
-		class = strings.Join(all, " ")
+	url := declares("elicitation", "url")
+	add("form", declares("elicitation") && (!url || declares("elicitation", "form")))
+	add("url", url)
+	add("sampling", declares("sampling"))
+	add("tools", declares("sampling", "tools"))
+	add("roots", p.roots().areDeclared(declares("roots")))
+	if all = bytes.TrimSpace(all); len(all) == 0 {
+		all = append(all, noCapabilities...)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.presentLocked(p).latest = class
-	return class
+	present := u.presentLocked(p, time.Now())
+	if present.latest != string(all) {
+		present.latest = string(all)
+	}
+	return present.latest
 }
 
 // declared returns the capabilities that an instance declares to a server of the session era, nil

@@ -48,7 +48,7 @@ func (p *Pool) instanceLocked(class string, calls bool) *instance {
 // Acquire returns a connection. It waits until the server is connected, but not for a delayed
 // start. The caller must release the connection.
 func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
-	return p.join(ctx, 0, func(p *Pool) (*instance, error) { return p.instanceLocked(class, false), nil })
+	return p.join(ctx, 0, func(p *Pool, _ time.Time) (*instance, error) { return p.instanceLocked(class, false), nil })
 }
 
 // AcquireCall is like Acquire for a call, which waits at most backoffWait for a delayed start. The
@@ -59,9 +59,9 @@ func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error)
 	calls := p.up.Share() == config.ShareCall
 	u := p.up
 	if id == "" {
-		c, err := p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
+		c, err := p.join(ctx, backoffWait, func(p *Pool, now time.Time) (*instance, error) {
 			i := p.instanceLocked(class, calls)
-			return i, i.breaker.Check()
+			return i, i.breaker.Check(now)
 		})
 		if errors.Is(err, errProcesses) {
 			u.limits.Count("limits.processes")
@@ -84,13 +84,14 @@ var ErrNoInstance = errors.New("the call waited for an answer, and its server ha
 // join adds a request to the connection of an instance. It waits for a delayed start that begins
 // within a time.
 func (p *Pool) join(
-	ctx context.Context, within time.Duration, find func(p *Pool) (*instance, error),
+	ctx context.Context, within time.Duration, find func(p *Pool, now time.Time) (*instance, error),
 ) (*Conn, error) {
-	deadline := time.Now().Add(within)
+	now := time.Now()
+	deadline := now.Add(within)
 	u := p.up
-	for {
+	for ; ; now = time.Now() {
 		u.mu.Lock()
-		i, err := find(u.presentLocked(p))
+		i, err := find(u.presentLocked(p, now), now)
 		var s *Conn
 		var wait time.Duration
 		if err == nil {

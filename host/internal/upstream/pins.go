@@ -157,7 +157,7 @@ func (p *Pool) Verify(ctx context.Context, kinds ...catalogue.Kind) error {
 		if p.lists.IsCurrent(kind) {
 			continue
 		}
-		s, err := p.join(ctx, backoffWait, func(p *Pool) (*instance, error) {
+		s, err := p.join(ctx, backoffWait, func(p *Pool, _ time.Time) (*instance, error) {
 			return p.instanceLocked(AnyClass, false), nil
 		})
 		if err == nil {
@@ -201,17 +201,15 @@ func (s *Conn) checkPins(ctx context.Context, t pins.Target) error {
 		return nil
 	}
 	p := s.in.pool
-	unchecked := pins.Target{Name: t.Name}
 	for _, kind := range t.Kinds {
-		if p.lists.Origin(kind) != s.Conn {
-			unchecked.Kinds = append(unchecked.Kinds, kind)
+		if p.lists.Origin(kind) == s.Conn {
+			continue
+		}
+		if err := s.own.Check(ctx, s.reviewer(), pins.Target{Kinds: []catalogue.Kind{kind}, Name: t.Name}); err != nil {
+			return connection.NotRun(p.up.RequestError(ctx, err))
 		}
 	}
-	err := s.own.Check(ctx, s.reviewer(), unchecked)
-	if err == nil {
-		return nil
-	}
-	return connection.NotRun(p.up.RequestError(ctx, err))
+	return nil
 }
 
 func (s *Conn) reviewer() *pins.Reviewer {

@@ -90,13 +90,6 @@ func (p *Pool) Connect(ctx context.Context) {
 	p.lists.Connect(ctx)
 }
 
-// Offers returns the server's part of a merged catalogue.
-func (p *Pool) Offers(lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
-	e, about := p.up.entry(), p.lists.About()
-	return catalogue.Server{Name: p.up.name, ID: e.ID, Lists: lists, Options: e.Options,
-		Capabilities: about.Capabilities, Instructions: about.Instructions}
-}
-
 // Server returns the server of the pool.
 func (p *Pool) Server() *Server { return p.up }
 
@@ -160,13 +153,13 @@ func (u *Server) poolOf(c *policy.Caller) *Pool {
 }
 
 // presentLocked returns the present pool of the caller of p, which replaces p if p was unused and removed.
-func (u *Server) presentLocked(p *Pool) *Pool {
+func (u *Server) presentLocked(p *Pool, now time.Time) *Pool {
 	q := u.pools[p.key]
 	if q == nil {
 		q = u.poolOf(p.caller)
 		q.requests = p.requests // views hold the other pool
 	}
-	q.used = time.Now()
+	q.used = now
 	return q
 }
 
