@@ -58,7 +58,7 @@ func catalogueGatewayWorkloads() []workload {
 			title:   "client, gateway and server in one process, " + count(width, "call") + " in flight",
 			gateway: &gatewayCell{memory: true, programs: []string{direct, ours}}}
 		if width == 1 {
-			w.bounds = []bound{{of: direct, cpu: 2.2, open: 3.3}}
+			w.bounds = []bound{{of: direct, cpu: 2.2, open: 2.9}}
 		}
 		all = append(all, w)
 	}

@@ -86,13 +86,6 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 	if r.Principal == "" {
 		r.Principal = req.Principal.Key()
 	}
-	if r.Caller == "" && (r.Asks || r.Principal == "") { // modern servers do not suspend requests
-		id := strings.Join(req.Header["Mcp-Session-Id"], "")
-		r.Caller = r.Principal + "\n" + string(req.env.ClientInfo) + "\n" + id
-	}
-	if r.Principal == "" { // the callers are not authenticated: they may be several people
-		r.Principal = r.Caller
-	}
 	if o.Capabilities != nil {
 		r.Capabilities = o.Capabilities
 	}
@@ -102,7 +95,15 @@ func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.Forwar
 		r.Task = jsonscan.GetString(req.Params, "taskId")
 		r.MayAsk = true
 	}
-	if r.MayWait() {
+	waits := r.MayWait()
+	if r.Caller == "" && (waits || r.Principal == "") { // else no later request continues this one
+		id := strings.Join(req.Header["Mcp-Session-Id"], "")
+		r.Caller = r.Principal + "\n" + string(req.env.ClientInfo) + "\n" + id
+	}
+	if r.Principal == "" { // the callers are not authenticated: they may be several people
+		r.Principal = r.Caller
+	}
+	if waits {
 		r.Subject = forward.Subject(req.Params, req.Method)
 		raw, err := f.client.forwards.Serve(ctx, r, func() *forward.Call {
 			return &f.newCall(req, o, bytes.Clone(req.Params), bytes.Clone(r.Capabilities)).call

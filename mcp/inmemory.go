@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -119,10 +120,7 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	served := &Request{
 		Method: req.Method, ID: memoryID, Params: req.Params, Principal: PrincipalFrom(ctx), Notify: req.Notify,
 	}
-	if err := served.env.Open(req.Params); err != nil {
-		return nil, remoteError(err)
-	}
-	if err := served.env.Complete(); err != nil {
+	if err := cmp.Or(served.env.Open(req.Params), served.env.Complete()); err != nil {
 		return nil, remoteError(err)
 	}
 	body, err := appendResult(make([]byte, 0, typicalSize), ctx, t.handler, served)
@@ -132,6 +130,7 @@ func (t *memoryTransport) RoundTrip(ctx context.Context, req *Request) (Result, 
 	case err != nil:
 		return nil, remoteError(err)
 	}
+	req.env.Valid = body
 	return RawResult(body), nil
 }
 

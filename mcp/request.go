@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -61,10 +62,7 @@ const maxURI = uritemplate.MaxLength
 // Spec: basic (2026-07-28), Request Metadata.
 func NewRequest(msg *jsonrpc.Message) (*Request, error) {
 	r := &Request{Method: msg.Method, ID: msg.ID, Params: msg.Params}
-	if err := r.env.Open(msg.Params); err != nil {
-		return nil, err
-	}
-	if err := r.env.Complete(); err != nil {
+	if err := cmp.Or(r.env.Open(msg.Params), r.env.Complete()); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -77,10 +75,7 @@ func (r *Request) Revision() string { return r.env.VersionText }
 // client, for display and logs, not for decisions.
 func (r *Request) ClientInfo() Implementation {
 	var c Implementation
-	if r.env.ClientInfo != nil {
-		// Members that cannot be decoded stay empty.
-		_ = jsonv2.Unmarshal(r.env.ClientInfo, &c)
-	}
+	_ = jsonv2.Unmarshal(r.env.ClientInfo, &c) // members that cannot be decoded stay empty
 	return c
 }
 

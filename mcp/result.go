@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -46,6 +47,9 @@ type RawResult json.RawMessage
 
 // ResultType returns the member resultType, or "complete" if it is missing.
 func (r RawResult) ResultType() string {
+	if bytes.HasPrefix(r, []byte(`{"resultType":"`+driver.ResultComplete+`"`)) { // as servers of this package begin
+		return driver.ResultComplete
+	}
 	v, ok := jsonscan.Get(r, "resultType")
 	if !ok || string(v) == `"`+driver.ResultComplete+`"` {
 		return driver.ResultComplete

@@ -26,6 +26,9 @@ func WithoutOwnMeta(raw mcp.RawResult) mcp.RawResult {
 // withoutOwn returns the `_meta` of an object without the host's members. changed reports whether it
 // contained such a member.
 func withoutOwn(object []byte) (meta []byte, changed bool) {
+	if bytes.IndexByte(object, '\\') < 0 && !bytes.Contains(object, []byte(ownMeta)) { // no escapes: no such name
+		return nil, false
+	}
 	meta, ok := jsonscan.Get(object, "_meta")
 	if !ok || jsonscan.Kind(meta) != '{' || !hasOwn(meta) {
 		return nil, false

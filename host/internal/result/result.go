@@ -138,7 +138,10 @@ func (s *Steps) Validate(ctx context.Context, c *call.Call, res mcp.Result, fail
 		return res, failed
 	}
 	output := c.Pool.(Pool).Schema(c.Item).Output
-	if isError, _ := jsonscan.Get(raw, "isError"); output == nil || string(isError) == "true" {
+	if output == nil {
+		return res, nil
+	}
+	if isError, _ := jsonscan.Get(raw, "isError"); string(isError) == "true" {
 		return res, nil
 	}
 	content, ok := jsonscan.Get(raw, "structuredContent")
