@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/call"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/completion"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/lint"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/list"
@@ -36,7 +37,7 @@ import (
 // commands returns all commands and help topics. The help sorts them.
 func commands(f *cmdutil.Factory) []*cobra.Command {
 	uris, prompts := list.Resources(f).Names, list.Prompts(f).Names
-	return slices.Concat(cmdutil.InGroup(cmdutil.GroupServer, probe.NewCmdProbe(f, nil),
+	return slices.Concat(cmdutil.InGroup(cmdutil.GroupServer, probe.NewCmdProbe(f, nil), doctor.NewCmdDoctor(f, nil),
 		list.NewCmdTools(f, nil), list.NewCmdResources(f, nil), list.NewCmdTemplates(f, nil),
 		list.NewCmdPrompts(f, nil), call.NewCmdCall(f, nil),
 		read.NewCmdRead(f, uris, nil), read.NewCmdGet(f, prompts, nil), read.NewCmdComplete(f, prompts, nil),

@@ -178,7 +178,7 @@ func (s *Shell) prompt() string {
 }
 
 // outsideShell lists commands that a shell must not run: they own standard input and output.
-var outsideShell = []string{"shell", "bridge", "record"}
+var outsideShell = []string{"shell", "bridge", "record", "console", "doctor"}
 
 // Verbs returns the commands of a shell: the commands about a server, without a target.
 func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {

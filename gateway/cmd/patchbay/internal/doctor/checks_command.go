@@ -1,0 +1,345 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver/command"
+)
+
+const (
+	// slowStart is the time to the first message after which a start is slow: several clients give up
+	// after ten seconds, and other machines are slower.
+	slowStart = 5 * time.Second
+	// slowExit is how long a process may run after its standard input ended. Then it is terminated.
+	slowExit = 5 * time.Second
+	// maxNoise limits the kept lines of standard output that are no messages, and maxNoiseLine each of
+	// them, in bytes.
+	maxNoise, maxNoiseLine = 5, 1 << 10
+	// maxShownVariables limits the shown names of variables: an environment contains dozens.
+	maxShownVariables = 12
+)
+
+// A process checks a command.
+type process struct {
+	*run
+
+	mu      sync.Mutex    // guards the fields below
+	stderr  *connect.Tail // of the last start
+	pids    []int
+	noise   []string // lines of standard output that are no messages
+	others  int      // further such lines
+	isFirst sync.Once
+
+	began       time.Time
+	first       chan struct{} // closed at the first line of standard output
+	firstAfter  time.Duration // set before first is closed
+	connected   chan struct{} // closed at the end of the negotiation; guards the fields below
+	negotiation Check         // its observations
+	client      *mcp.Client
+	err         error
+}
+
+func (p *process) checks() {
+	p.check("program", "look for the program", "", p.findProgram)
+	p.check("directory", "look at the working directory", "", p.findDirectory)
+	p.check("environment", "look at the variables of the command", "", p.readEnvironment)
+	p.check("start", fmt.Sprintf("start the command, and wait up to %v for a line", p.Dialer.StartLimit(p.target)),
+		"program directory", p.start)
+	p.check("output", "read standard output until the server has connected", "start", p.readOutput)
+	p.check("negotiate", "connect as a client", "start", p.negotiate)
+	p.check("exit", "close standard input, and wait for the exit", "negotiate", p.exit)
+	if p.connected != nil { // also of an interrupted run
+		<-p.connected
+		if p.client != nil {
+			_ = p.client.Close() // may be closed before
+		}
+	}
+}
+
+// installed names the software that contains a program of many configurations.
+var installed = map[string]string{
+	"npx": "Node.js", "npm": "Node.js", "node": "Node.js", "uvx": "uv", "uv": "uv", "bunx": "Bun", "bun": "Bun",
+	"deno": "Deno", "docker": "Docker", "podman": "Podman", "python": "Python", "python3": "Python", "pipx": "pipx",
+	"go": "Go", "java": "a Java runtime", "dotnet": ".NET", "dnx": ".NET", "ruby": "Ruby", "php": "PHP",
+}
+
+func (p *process) findProgram(ctx context.Context, c *Check) {
+	name := p.target.Command[0]
+	if strings.ContainsRune(filepath.ToSlash(name), '/') {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(p.target.Directory, path)
+		}
+		if _, err := exec.LookPath(path); err != nil {
+			c.see("%v", err)
+			c.end(Fail, "correct the path of the program, or make the file executable")
+			return
+		}
+		c.see("%s", path)
+		return
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		c.see("%s", path)
+		return
+	}
+	c.see("%s is not installed, or not in PATH", name)
+	directories := filepath.SplitList(os.Getenv("PATH"))
+	c.see("PATH %s", strings.Join(directories, string(filepath.ListSeparator)))
+	program := strings.TrimSuffix(strings.ToLower(name), ".exe")
+	if errors.Is(err, exec.ErrDot) {
+		c.end(Fail, "write the path of the program, such as ./%s: a program of the current directory is not run by its name", name)
+		return
+	}
+	next := "install " + name + ", or write its whole path"
+	if suite, known := installed[program]; known {
+		next = fmt.Sprintf("install %s, which contains %s, or write the whole path of %[2]s", suite, name)
+	}
+	if p.LoginShell {
+		p.askLoginShell(ctx, c, name, directories)
+	} else {
+		next += "; if your terminal finds it, --login-shell shows the difference"
+	}
+	c.end(Fail, "%s", next)
+}
+
+func (p *process) findDirectory(_ context.Context, c *Check) {
+	directory := p.target.Directory
+	if directory == "" {
+		directory, _ = os.Getwd()
+	}
+	info, err := os.Stat(directory)
+	switch {
+	case err != nil:
+		c.see("%v", err)
+		c.end(Fail, "create the directory, or correct --cwd or the member cwd of the configuration")
+	case !info.IsDir():
+		c.see("%s is no directory", directory)
+		c.end(Fail, "correct --cwd or the member cwd of the configuration")
+	default:
+		c.see("%s", directory)
+	}
+}
+
+// readEnvironment shows names of variables, and no values.
+func (p *process) readEnvironment(_ context.Context, c *Check) {
+	var set, empty []string
+	for _, variable := range p.target.Environment {
+		name, value, _ := strings.Cut(variable, "=")
+		if set = append(set, name); value == "" {
+			empty = append(empty, name)
+		}
+	}
+	var withheld []string // that are probably credentials, or that configure package runners
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		isDirectory := strings.HasSuffix(name, "PWD") // which SecretName matches, too
+		if value != "" && !isDirectory && target.SecretName.MatchString(name) && !slices.Contains(set, name) {
+			withheld = append(withheld, name)
+		}
+	}
+	for _, name := range command.Withheld(p.target.Environment, "") {
+		if !slices.Contains(withheld, name) {
+			withheld = append(withheld, name)
+		}
+	}
+	slices.Sort(withheld)
+	c.see("set: %s", listed(set))
+	if withheld != nil {
+		c.see("in your environment and not inherited: %s", listed(withheld))
+	}
+	if empty != nil {
+		c.see("empty: %s", listed(empty))
+		c.end(Warn, "set %s, or remove it from the configuration", empty[0])
+	}
+}
+
+func listed(names []string) string {
+	switch {
+	case len(names) == 0:
+		return "none"
+	case len(names) > maxShownVariables:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxShownVariables], ", "), len(names)-maxShownVariables)
+	}
+	return strings.Join(names, ", ")
+}
+
+// start starts the command and waits for a line, the end of the negotiation or the end of ctx.
+func (p *process) start(ctx context.Context, c *Check) {
+	t := mcp.Command(p.target.Command[0], p.target.Command[1:]...)
+	t.Env, t.Dir, t.Logger = p.target.Environment, p.target.Directory, slog.New(slog.DiscardHandler)
+	t.Stderr, t.Line = p, p.line
+	t.Started = func(pid int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pids, p.stderr = append(p.pids, pid), &connect.Tail{}
+	}
+	p.began, p.first, p.connected = time.Now(), make(chan struct{}), make(chan struct{})
+	go func() { // ends with the negotiation, which ctx and a time limit end; checks waits
+		defer close(p.connected)
+		p.client, p.err = p.dial(ctx, &p.negotiation, t)
+		p.negotiation.Ms = term.Milliseconds(time.Since(p.began))
+	}()
+	select {
+	case <-p.first:
+	case <-p.connected:
+	}
+	p.mu.Lock()
+	if len(p.pids) > 0 {
+		c.see("pid %d", p.pids[0])
+	}
+	p.mu.Unlock()
+	select {
+	case <-p.first:
+		c.see("first line on standard output after %s", rounded(p.firstAfter))
+		if p.firstAfter > slowStart {
+			c.end(Warn, "install the server before it is started: some clients wait for less than %s", rounded(p.firstAfter))
+		}
+		return
+	default:
+	}
+	c.see("no line on standard output")
+	p.explainExit(c, p.err)
+}
+
+// Write receives standard error.
+func (p *process) Write(b []byte) (int, error) { return p.tail().Write(b) }
+
+func (p *process) tail() *connect.Tail {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.stderr, &connect.Tail{})
+}
+
+// line receives the lines of standard output.
+func (p *process) line(sent bool, text []byte) {
+	if sent {
+		return
+	}
+	p.isFirst.Do(func() {
+		p.firstAfter = time.Since(p.began)
+		close(p.first)
+	})
+	if _, err := jsonrpc.Decode(text); err == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.noise) == maxNoise || slices.Contains(p.noise, string(text)) {
+		p.others++
+		return
+	}
+	p.noise = append(p.noise, string(text[:min(len(text), maxNoiseLine)]))
+}
+
+// missingVariable matches the name of a variable in an error.
+var missingVariable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
+
+// explainExit sets the result of a command that did not connect.
+func (p *process) explainExit(c *Check, err error) {
+	ended, exited := errors.AsType[*mcp.ExitError](err)
+	stderr := p.tail().String()
+	switch {
+	case exited && ended.Signal != "":
+		c.see("ended by the signal %s", ended.Signal)
+	case exited:
+		c.see("exited with status %d", ended.ExitCode)
+	default:
+		p.run.explain(c, err)
+	}
+	for line := range strings.Lines(stderr) {
+		c.see("stderr: %s", line)
+	}
+	withheld := command.Withheld(p.target.Environment, stderr)
+	unset := missingVariable.FindAllString(stderr, -1)
+	unset = slices.DeleteFunc(unset, func(name string) bool {
+		_, isSet := os.LookupEnv(name)
+		return isSet || slices.ContainsFunc(p.target.Environment, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+	})
+	switch {
+	case len(withheld) > 0 && strings.Contains(stderr, withheld[0]):
+		c.end(Fail, "%s is set in your shell and not passed: add it to env in the configuration, or pass --env", withheld[0])
+	case len(unset) > 0:
+		c.end(Fail, "the command mentions %s, which is not set: add it to env in the configuration, or pass --env", unset[0])
+	case !exited && !errors.Is(err, context.DeadlineExceeded) && c.Status == Fail && stderr == "" && len(p.pids) > 0:
+		c.end(Fail, "run the command in a terminal: it must read messages from standard input and respond on standard "+
+			"output within %v; a package runner may download first: run its install step, or raise --timeout",
+			p.Dialer.StartLimit(p.target))
+	case !exited:
+	case ended.ExitCode == 127:
+		c.end(Fail, "install the program that standard error names: the command did not find it")
+	case ended.ExitCode == 126:
+		c.end(Fail, "make the program that standard error names executable")
+	case ended.Signal == "killed":
+		c.end(Fail, "check the memory of this machine: the system kills processes without memory")
+	case ended.ExitCode == 0:
+		c.end(Fail, "start the server in its stdio mode: it must run until its standard input ends")
+	default:
+		c.end(Fail, "correct the error that standard error names; the same command in a terminal shows all of it")
+	}
+}
+
+func (p *process) readOutput(_ context.Context, c *Check) {
+	<-p.connected
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.noise) == 0 {
+		c.see("all lines are messages")
+		return
+	}
+	c.see("lines that are no messages: %d", len(p.noise)+p.others)
+	for _, line := range p.noise {
+		c.see("%s", p.secrets.excerpt([]byte(line)))
+	}
+	c.end(Warn, "log to standard error: some clients close a connection at the first line that is no message")
+	if p.err != nil {
+		c.Status = Fail
+	}
+}
+
+func (p *process) negotiate(ctx context.Context, c *Check) {
+	<-p.connected
+	c.Seen, c.Ms = p.negotiation.Seen, p.negotiation.Ms
+	if p.err != nil {
+		p.explainExit(c, p.err)
+		return
+	}
+	p.mu.Lock()
+	starts := len(p.pids)
+	p.mu.Unlock()
+	if starts > 1 {
+		c.see("started %d times: the process exits at a message of a newer revision", starts)
+	}
+	p.describe(ctx, c, p.client)
+}
+
+func (p *process) exit(_ context.Context, c *Check) {
+	began := time.Now()
+	err := p.client.Close()
+	took := time.Since(began)
+	c.see("exited %s after the end of its standard input", rounded(took))
+	switch {
+	case err != nil:
+		c.see("%v", err)
+		c.end(Warn, "end the processes that are left by hand")
+	case took >= slowExit:
+		c.end(Warn, "let the server exit at the end of its standard input: it had to be terminated")
+	}
+}
