@@ -146,7 +146,7 @@ func (h hider) ReviewList(_ context.Context, _ catalogue.Kind, l *catalogue.List
 	return l.Hide(map[string]struct{}{h.name: {}})
 }
 
-func (h hider) ReviewAbout(context.Context, *listing.About, bool) listing.Approved {
+func (h hider) ReviewAbout(context.Context, *listing.About) listing.Approved {
 	return listing.Approved{Instructions: "reviewed by " + h.name, ServerInfo: json.RawMessage("{}")}
 }
 
@@ -238,6 +238,21 @@ func TestListThatChangesIsReadWithPauses(t *testing.T) {
 		}
 		if got := reads - before; got < 5 || got > 12 {
 			t.Errorf("read %d times after 10 s", got)
+		}
+	})
+}
+
+// The first list of a connection is read after the server has agreed to announce changes, not before and again.
+func TestListOfANewConnectionIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		l, _ := open(t, server("a"), nil, func(o *listing.Options) { o.BeforeRead = func(context.Context) { reads++ } })
+		for range 3 {
+			names(t, l)
+			synctest.Wait()
+		}
+		if reads != 1 {
+			t.Errorf("read %d times, want once", reads)
 		}
 	})
 }

@@ -28,9 +28,10 @@ type Lists struct {
 	capabilities json.RawMessage // of the server; nil before the first connection
 	approved     Approved
 	reviewer     Reviewer              // of the last connection, before it of the options; may be nil
-	about        *About                // of the server; nil without a reviewer and before the first connection
+	about        *About                // of the server; nil before the first connection
 	revision     string                // of the server
 	announced    [catalogue.Kinds]bool // lists whose changes the server announces
+	listening    <-chan struct{}       // closed when the server of the last connection announces changes
 	slow         bool                  // Connect waited in vain for a connection
 	closed       bool
 

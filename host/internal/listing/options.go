@@ -28,9 +28,9 @@ type Source interface {
 type Reviewer interface {
 	// ReviewList returns the list without definitions that are not approved.
 	ReviewList(ctx context.Context, kind catalogue.Kind, l *catalogue.List) *catalogue.List
-	// ReviewAbout returns the approved texts. about is nil before the first connection; again means that
-	// the same description was reviewed before.
-	ReviewAbout(ctx context.Context, about *About, again bool) Approved
+	// ReviewAbout returns the approved texts, and reviews the lists that the server lacks. about is nil before
+	// the first connection.
+	ReviewAbout(ctx context.Context, about *About) Approved
 	// Restore returns the approved lists of an earlier connection, which keep holds.
 	Restore(ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List) (Restored, bool)
 }

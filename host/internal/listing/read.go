@@ -28,6 +28,9 @@ const (
 	// ChangeDelay is how long a list is not read again after a change: servers announce several changes
 	// in sequence.
 	ChangeDelay = 100 * time.Millisecond
+	// listenWait limits how long the first reading of a connection waits for its subscription. A list that
+	// was requested before must be read again, because a change may have been missed.
+	listenWait = 100 * time.Millisecond
 	// maxPages limits the pages of a list. A server may never send the last page.
 	maxPages = 1000
 )
@@ -44,22 +47,17 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	about := &About{Instructions: Cut(c.Client().Instructions(), MaxInstructions), ServerInfo: c.Client().ServerInfo(),
 		Capabilities: declared, Revision: c.Client().Revision(), Lacks: lacks(caps)}
 	approved := Approved{Instructions: about.Instructions}
+	l.reviewing.Lock()
 	if reviewer != nil {
-		l.reviewing.Lock()
-		approved = reviewer.ReviewAbout(l.Context, about, false)
-		l.mu.Lock()
-		l.about, l.approved = about, approved
-		l.mu.Unlock()
-		l.reviewing.Unlock()
+		approved = reviewer.ReviewAbout(l.Context, about)
 	}
 	l.mu.Lock()
-	l.reviewer = reviewer
+	l.about, l.approved, l.reviewer = about, approved, reviewer
 	l.capabilities, l.revision = declared, about.Revision
-	if reviewer == nil {
-		l.about, l.approved = nil, approved
-	}
 	l.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
 		filter.ResourcesListChanged, filter.ResourcesListChanged}
+	listening, begin := context.WithCancel(c.Context())
+	l.listening = listening.Done()
 	restored := false
 	for k := range l.lists {
 		restored = restored || l.lists[k].restored
@@ -67,11 +65,14 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	}
 	l.slow = false
 	l.mu.Unlock()
+	l.reviewing.Unlock()
 	if restored {
 		l.Notify() // listeners read the lists again
 	}
 	if filter.ToolsListChanged || filter.PromptsListChanged || filter.ResourcesListChanged {
-		l.Go(func() { l.followChanges(c, filter) })
+		l.Go(func() { l.followChanges(c, filter, begin) })
+	} else {
+		begin()
 	}
 }
 
@@ -93,8 +94,10 @@ func (l *Lists) Connect(ctx context.Context) {
 	}
 }
 
-// followChanges marks lists as changed until the connection ends.
-func (l *Lists) followChanges(c *connection.Conn, filter mcp.SubscriptionFilter) {
+// followChanges marks lists as changed until the connection ends. It calls begin when the server announces changes, or
+// never will.
+func (l *Lists) followChanges(c *connection.Conn, filter mcp.SubscriptionFilter, begin func()) {
+	defer begin()
 	for e, err := range c.Client().Listen(c.Context(), filter) { // the context also ends a pause of Listen
 		if err != nil {
 			l.Logger.Debug("host: subscription ended", "server", l.Server, "error", err)
@@ -103,6 +106,7 @@ func (l *Lists) followChanges(c *connection.Conn, filter mcp.SubscriptionFilter)
 		switch e.Kind {
 		case mcp.EventListening: // lists that were read before may be outdated
 			l.Changed(l.alreadyRead()...)
+			begin()
 		case mcp.EventToolsChanged:
 			l.Changed(catalogue.Tools)
 		case mcp.EventPromptsChanged:
@@ -235,14 +239,11 @@ func (l *Lists) read(kind catalogue.Kind, done chan struct{}) {
 	defer close(done)
 	ctx, cancel := context.WithTimeoutCause(l.Context, l.StartTimeout()+ReadTimeout, mcp.ErrTimeout)
 	defer cancel()
-	l.mu.Lock()
-	l.lists[kind].changed = false
-	l.mu.Unlock()
 	r, err := l.readAll(ctx, kind)
 	list := r.list
 	l.reviewing.Lock()
 	defer l.reviewing.Unlock()
-	if err == nil && r.reviewer != nil {
+	if err == nil && r.reviewer != nil && r.pages > 0 { // other lists were reviewed with the description
 		list = r.reviewer.ReviewList(ctx, kind, list)
 	}
 	l.mu.Lock()
@@ -298,6 +299,16 @@ func (l *Lists) readAll(ctx context.Context, kind catalogue.Kind) (r reading, er
 		return r, err
 	}
 	defer c.Release()
+	l.mu.Lock()
+	listening := l.listening
+	l.mu.Unlock()
+	select {
+	case <-listening:
+	case <-time.After(listenWait):
+	}
+	l.mu.Lock()
+	l.lists[kind].changed = false
+	l.mu.Unlock()
 	r, err = l.readFrom(ctx, c, kind)
 	r.reviewer = reviewer
 	return r, err

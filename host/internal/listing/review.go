@@ -40,7 +40,7 @@ func (l *Lists) ReviewAgain(ctx context.Context) {
 	reviewer, about := l.reviewer, l.about
 	l.mu.Unlock()
 	if reviewer != nil {
-		approved := reviewer.ReviewAbout(ctx, about, true)
+		approved := reviewer.ReviewAbout(ctx, about)
 		l.mu.Lock()
 		l.approved = approved
 		l.mu.Unlock()

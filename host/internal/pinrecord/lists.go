@@ -34,20 +34,16 @@ func (r *Record) List(kind catalogue.Kind) *catalogue.List {
 	return catalogue.Parse(kind, append(bytes.TrimSuffix(page, []byte{','}), "]}"...))
 }
 
-// IsEmpty reports whether the list of a kind is known to be empty.
-func (r *Record) IsEmpty(kind catalogue.Kind) bool {
-	k := r.Kinds[Kinds[kind]]
-	return k != nil && k.Complete && len(k.Items) == 0
-}
-
-// DropTexts removes the texts of the definitions in lists. Such a record must not be written.
+// DropTexts removes the texts of the definitions in lists without a quarantined form. Such a record must not be
+// written.
 func (r *Record) DropTexts() {
 	for _, kind := range Kinds {
 		for _, item := range r.Of(kind).Items {
-			for _, forms := range [][]Form{item.Approved, item.Pending} {
-				for i := range forms {
-					forms[i].JSON = ""
-				}
+			if len(item.Pending) > 0 { // a refusal shows the change
+				continue
+			}
+			for i := range item.Approved {
+				item.Approved[i].JSON = ""
 			}
 		}
 	}
@@ -65,11 +61,11 @@ func (i *Item) listed() *Form {
 	return nil
 }
 
-// Held returns the original names of the items of a list that are not approved.
-func (r *Record) Held(kind catalogue.Kind, l *catalogue.List) map[string]struct{} {
+// Held returns the names of definitions that are not approved.
+func (r *Record) Held(kind string, found []Found) map[string]struct{} {
 	held := map[string]struct{}{}
-	for _, d := range FindAll(kind, l) {
-		if !r.IsApproved(Kinds[kind], d.Name, d.Digest) {
+	for _, d := range found {
+		if !r.IsApproved(kind, d.Name, d.Digest) {
 			held[d.Name] = struct{}{}
 		}
 	}

@@ -47,27 +47,24 @@ type Approved struct {
 
 // A Start is what a server declares at the start of a connection.
 type Start struct {
+	About        About
 	Capabilities json.RawMessage
 	Revision     string
 	Lacks        []catalogue.Kind // kinds that the capabilities exclude: their lists are empty
 }
 
 // ReviewAbout returns the approved texts of a server: the last approved texts if the server's own are
-// quarantined. It adds the start of a new connection to the record, unless it may be for the caller only.
-func (s *Server) ReviewAbout(ctx context.Context, c Caller, about About, start *Start) Approved {
-	r := s.review(ctx, &pinrecord.Review{Kind: string(pin.Server), Found: about, Caller: c.Key},
-		func(r *pinrecord.Record) {
-			if start == nil || c.IsPrivate() {
-				return
-			}
-			if c.Key == "" || r.Capabilities == nil {
-				r.Capabilities, r.Revision, r.Common = start.Capabilities, start.Revision, !c.Varies
-			}
-			for _, kind := range start.Lacks {
-				(&pinrecord.Review{Kind: pinrecord.Kinds[kind], Caller: c.Key, Lists: true}).Apply(r)
-			}
-		})
-	return approvedTexts(r, about)
+// quarantined. It adds the start of a connection to the record, but no capabilities that may be for the caller only.
+func (s *Server) ReviewAbout(ctx context.Context, c Caller, start *Start) Approved {
+	v := &pinrecord.Review{Kind: string(pin.Server), Found: start.About, Caller: c.Key}
+	return approvedTexts(s.review(ctx, v, func(r *pinrecord.Record) {
+		if !c.IsPrivate() && (c.Key == "" || r.Capabilities == nil) {
+			r.Capabilities, r.Revision, r.Common = start.Capabilities, start.Revision, !c.Varies
+		}
+		for _, kind := range start.Lacks {
+			(&pinrecord.Review{Kind: pinrecord.Kinds[kind], Caller: c.Key, Lists: !c.IsPrivate()}).Apply(r)
+		}
+	}), start.About)
 }
 
 // Approved returns the approved texts of a server before its first connection.
@@ -125,7 +122,7 @@ func (s *Server) Restore(
 		if l == nil {
 			return found, false
 		}
-		held := r.Held(kind, l)
+		held := r.Held(pinrecord.Kinds[kind], pinrecord.FindAll(kind, l))
 		if found.Lists[k] = l.Hide(held); len(held) > 0 {
 			s.waiting.Store(true)
 		}

@@ -130,3 +130,39 @@ func TestConnectionReadsItsListsOnce(t *testing.T) {
 		t.Errorf("the list was read %d times, want once", from.read)
 	}
 }
+
+// writes counts changes of a state.
+type writes struct {
+	state.Memory
+	n int
+}
+
+func (w *writes) CompareAndSet(ctx context.Context, kind, key string, version uint64, value []byte) error {
+	w.n++
+	return w.Memory.CompareAndSet(ctx, kind, key, version, value)
+}
+
+// A connection to a server writes its description, its capabilities and the lists that it does not have at
+// once. The lists can then be restored without the server.
+func TestConnectionIsRecordedWithOneWrite(t *testing.T) {
+	ctx, store := t.Context(), &writes{}
+	s := pins.New(pins.Options{Server: "shop", Identity: "id", State: store, Logger: slog.New(slog.DiscardHandler),
+		First: true, Quarantined: func(error, []*pin.Pin) {}})
+	found := &pins.Start{About: pins.NewAbout("sells", "shop"), Capabilities: []byte("{}"),
+		Lacks: []catalogue.Kind{catalogue.Prompts, catalogue.Resources, catalogue.Templates}}
+	for range 2 {
+		if a := s.ReviewAbout(ctx, pins.Caller{}, found); a.Instructions != "sells" || store.n != 1 {
+			t.Fatalf("got %+v after %d writes, want 1", a, store.n)
+		}
+	}
+	s.Review(ctx, pins.Caller{}, catalogue.Tools, tools(`{"name":"buy","inputSchema":{}}`))
+	keep := func(_ catalogue.Kind, l *catalogue.List) *catalogue.List { return l }
+	r, ok := s.Restore(ctx, pins.Caller{}, keep)
+	if !ok || r.Lists[catalogue.Tools].Len() != 1 || r.Lists[catalogue.Prompts] == nil || store.n != 2 {
+		t.Errorf("restored %+v (%t) after %d writes, want 2", r, ok, store.n)
+	}
+	prompt := catalogue.Parse(catalogue.Prompts, []byte(`{"prompts":[{"name":"p"}]}`))
+	if l := s.Review(ctx, pins.Caller{}, catalogue.Prompts, prompt); !l.Hides("p") {
+		t.Error("a prompt of a server that had no prompts is approved")
+	}
+}

@@ -68,7 +68,8 @@ func (s *Server) Fingerprint() string {
 	return fmt.Sprintf("%q %t %t", s.options.Identity, s.options.First, s.options.Resources)
 }
 
-// load returns the record without the texts of lists. It is read from the state once, and is empty if that fails.
+// load returns the record without the texts that DropTexts drops. It is read from the state once, and is empty if
+// that fails.
 func (s *Server) load(ctx context.Context) *pinrecord.Record {
 	if r := s.record.Load(); r != nil {
 		return r
@@ -139,16 +140,16 @@ func (s *Server) update(ctx context.Context, change func(r *pinrecord.Record)) *
 func (s *Server) Review(
 	ctx context.Context, c Caller, kind catalogue.Kind, l *catalogue.List,
 ) *catalogue.List {
-	if s == nil || l == nil || l.Len() == 0 && s.load(ctx).IsEmpty(kind) {
+	if s == nil || l == nil {
 		return l
 	}
-	r := s.review(ctx, &pinrecord.Review{Kind: pinrecord.Kinds[kind], Found: pinrecord.FindAll(kind, l),
-		Caller: c.Key, Lists: !c.IsPrivate()}, nil)
-	return l.Hide(r.Held(kind, l))
+	v := &pinrecord.Review{Kind: pinrecord.Kinds[kind], Found: pinrecord.FindAll(kind, l),
+		Caller: c.Key, Lists: !c.IsPrivate()}
+	return l.Hide(s.review(ctx, v, func(*pinrecord.Record) {}).Held(v.Kind, v.Found))
 }
 
-// review adds the definitions that were found for a caller to the record, with a further change that may be nil.
-// It reports definitions that were not quarantined before.
+// review adds the definitions that were found for a caller to the record, with a further change. It reports
+// definitions that were not quarantined before.
 func (s *Server) review(
 	ctx context.Context, v *pinrecord.Review, further func(r *pinrecord.Record),
 ) *pinrecord.Record {
@@ -159,20 +160,15 @@ func (s *Server) review(
 	var quarantined []string
 	r := s.update(ctx, func(r *pinrecord.Record) {
 		quarantined = v.Apply(r)
-		if further != nil {
-			further(r)
-		}
+		further(r)
 	})
-	for _, d := range v.Found {
-		if !r.IsApproved(v.Kind, d.Name, d.Digest) {
-			s.waiting.Store(true)
-		}
+	if len(r.Held(v.Kind, v.Found)) > 0 {
+		s.waiting.Store(true)
 	}
 	if len(quarantined) > 0 && s.err.Load() == nil {
 		var pins []*pin.Pin
-		texts := s.read(ctx)
 		for _, name := range quarantined {
-			pins = append(pins, newPin(s.options.Identity, texts, v.Kind, name))
+			pins = append(pins, newPin(s.options.Identity, r, v.Kind, name))
 		}
 		s.report(pins)
 	}
@@ -213,7 +209,7 @@ func (s *Server) Refusal(ctx context.Context, k pin.Kind, name string) error {
 			"the definition of %s %.128q is not known to be approved, because the file of approved definitions "+
 				"cannot be used: %w", k, name, *err)}
 	}
-	p := newPin(s.options.Identity, s.read(ctx), string(k), name)
+	p := newPin(s.options.Identity, s.load(ctx), string(k), name)
 	return s.errorf("quarantined: %s; %s", p.Describe(), s.advice(name))
 }
 

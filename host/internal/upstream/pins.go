@@ -121,16 +121,13 @@ func (r poolReviewer) ReviewList(ctx context.Context, kind catalogue.Kind, l *ca
 }
 
 // ReviewAbout implements [listing.Reviewer].
-func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About, again bool) listing.Approved {
+func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About) listing.Approved {
 	if about == nil {
 		return listing.Approved(r.pins.Approved(ctx))
 	}
-	var start *pins.Start
-	if !again {
-		start = &pins.Start{Capabilities: about.Capabilities, Revision: about.Revision, Lacks: about.Lacks}
-	}
-	texts := pins.NewAbout(about.Instructions, about.ServerInfo)
-	return listing.Approved(r.pins.ReviewAbout(ctx, r.pool.pinCaller(), texts, start))
+	return listing.Approved(r.pins.ReviewAbout(ctx, r.pool.pinCaller(), &pins.Start{
+		About:        pins.NewAbout(about.Instructions, about.ServerInfo),
+		Capabilities: about.Capabilities, Revision: about.Revision, Lacks: about.Lacks}))
 }
 
 // Restore implements [listing.Reviewer].
