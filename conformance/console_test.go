@@ -289,3 +289,25 @@ func TestConsoleKeys(t *testing.T) {
 	p.do("go on", chromedp.KeyEvent("."))
 	p.waitFor("live", `document.querySelector("#connection.live") !== null`)
 }
+
+// Names and messages of servers with markup and hidden characters are shown as text.
+func TestConsoleHostileNames(t *testing.T) {
+	browser := startBrowser(t)
+	const name = `<img src=x onerror=document.title='owned'>\u202e\u200b`
+	w := startConsole(t, `{"mcpServers": {"`+name+`": {"command": "sh",
+		"args": ["-c", "printf '<script>alert(1)</script>\\342\\200\\256' >&2; exit 3"]}}}`)
+	p := newWatchedTab(t, browser)
+	p.open(w.url)
+	p.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
+	p.click(".server.idle form[action='/servers/restart'] button")
+	p.waitFor("the error", `document.querySelector(".problem") !== null`)
+	text := p.text()
+	for _, want := range []string{`<img src=x onerror=document.title='owned'>\u{202e}\u{200b}`, "<script>alert(1)</script>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks the text %s:\n%s", want, text)
+		}
+	}
+	if p.has("main img") || p.has("main script") || strings.ContainsAny(text, "\u202e\u200b") {
+		t.Errorf("the page contains markup or hidden characters of a server:\n%s", text)
+	}
+}
