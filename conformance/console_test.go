@@ -29,6 +29,8 @@ type webConsole struct {
 	out    string // the file of standard output
 }
 
+var consoleAddr = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
 // startConsole runs `patchbay console` with the servers of a configuration until the test ends.
 func startConsole(t *testing.T, configuration string, args ...string) *webConsole {
 	t.Helper()
@@ -158,9 +160,9 @@ func TestConsoleFirstMinute(t *testing.T) {
 func TestConsoleReconnects(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)
-	link := newLink(t, regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(w.url))
+	link := newLink(t, consoleAddr.FindString(w.url))
 	p := newWatchedTab(t, browser)
-	p.open(regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(w.url, link.addr))
+	p.open(consoleAddr.ReplaceAllString(w.url, link.addr))
 	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
 	link.cut()
 	p.waitFor("the message", `document.querySelector("#banner.lost:not([hidden])") !== null`)
@@ -244,6 +246,8 @@ const consoleServers = `{"mcpServers": {
 func TestConsoleScreens(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, consoleServers)
+	link := newLink(t, consoleAddr.FindString(w.url))
+	w.url = consoleAddr.ReplaceAllString(w.url, link.addr)
 	p := newWatchedTab(t, browser)
 	base, _, _ := strings.Cut(w.url, "/login")
 	p.open(base + "/")
@@ -257,6 +261,15 @@ func TestConsoleScreens(t *testing.T) {
 	}
 	p.waitFor("no messages", `document.querySelector("#toast").childElementCount === 0`)
 	p.screenshotOn("console-overview", consoleScreens)
+	p.do("show the keys", chromedp.KeyEvent("?"))
+	p.waitFor("the keys", `document.querySelector("dialog[open]") !== null`)
+	p.screenshotOn("console-keys", consoleScreens)
+	p.do("close the keys", chromedp.KeyEvent("\x1b"))
+	p.click("#server-github details summary")
+	link.cut()
+	p.waitFor("the message", `document.querySelector("#banner.lost:not([hidden])") !== null`)
+	p.screenshotOn("console-disconnected", consoleScreens)
+	link.restore()
 	p.open(base + "/none")
 	p.waitForText("there is no page")
 	p.screenshotOn("console-error", consoleScreens)

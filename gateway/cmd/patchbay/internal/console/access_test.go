@@ -171,7 +171,8 @@ func TestTokensAndCookiesExpire(t *testing.T) {
 func TestLoginTakesTheURLAndStaysOnTheSite(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s := newSite(t, nil)
-	for next, want := range map[string]string{"/?a=b": "/?a=b", "": "/", "//evil.example": "/", "https://evil.example": "/",
+	for next, want := range map[string]string{"/?a=b": "/?a=b", "": "/", "//evil.example": "/", "///evil.example": "/",
+		"https://evil.example": "/",
 		`/\evil.example`: "/", "javascript:alert(1)": "/"} {
 		link := s.console.URL()
 		res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {" " + link + "\n"}, "next": {next}})
