@@ -173,7 +173,7 @@ func TestLoginTakesTheURLAndStaysOnTheSite(t *testing.T) {
 	s := newSite(t, nil)
 	for next, want := range map[string]string{"/?a=b": "/?a=b", "": "/", "//evil.example": "/", "///evil.example": "/",
 		"https://evil.example": "/",
-		`/\evil.example`: "/", "javascript:alert(1)": "/"} {
+		`/\evil.example`:       "/", "javascript:alert(1)": "/"} {
 		link := s.console.URL()
 		res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {" " + link + "\n"}, "next": {next}})
 		if got := res.Header.Get("Location"); res.StatusCode != http.StatusSeeOther || got != want {
