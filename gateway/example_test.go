@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 func Example() {
@@ -32,4 +34,25 @@ func Example() {
 	err = g.Serve(ctx, listener)
 	fmt.Println(err, h.Close())
 	// Output: <nil> <nil>
+}
+
+func ExampleGateway_AdminClient() {
+	file, err := config.Parse([]byte(`{"mcpServers": {"fs": {"command": "mcp-server-filesystem"}}}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := host.Open(context.Background(), file, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := gateway.New(h, nil)
+	admin := g.AdminClient(&mcp.Principal{Subject: "ann"})
+	res, err := admin.Get("http://localhost/admin/v1/servers/fs")
+	if err != nil {
+		log.Fatal(err)
+	}
+	var server struct{ Name, State string }
+	err = json.NewDecoder(res.Body).Decode(&server)
+	fmt.Println(server.Name, server.State, err, res.Body.Close(), h.Close())
+	// Output: fs off <nil> <nil> <nil>
 }
