@@ -91,7 +91,7 @@ func (c *encoder) appendShape(b, raw []byte, depth int) []byte {
 		return c.appendArrayShape(b, raw, depth)
 	case '"':
 		text, _ := rawjson.Unquote(raw) // valid
-		return fmt.Appendf(b, `"string:%d"`, len(text))
+		return append(strconv.AppendInt(append(b, `"string:`...), int64(len(text)), 10), '"')
 	case 't', 'f':
 		return append(b, `"boolean"`...)
 	case 'n':

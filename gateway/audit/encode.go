@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -208,7 +209,7 @@ func (c *encoder) appendOutcome(b []byte, r *event.Record) []byte {
 		return b
 	}
 	failed, isError := r.Err != nil, false
-	if isObject := rawjson.Kind(r.Result) == '{'; isObject {
+	if bytes.Contains(r.Result, []byte(`"isError"`)) || bytes.IndexByte(r.Result, '\\') >= 0 { // an escaped name
 		flag, _ := rawjson.Get(r.Result, "isError")
 		isError = string(flag) == "true"
 	}
@@ -224,7 +225,7 @@ func (c *encoder) appendOutcome(b []byte, r *event.Record) []byte {
 	case failed || isError:
 		outcome = OutcomeError
 	}
-	b = c.member(b, "outcome", outcome)
+	b = append(append(append(b, `,"outcome":"`...), outcome...), '"')
 	if r.Event == event.Question {
 		b = c.appendQuestions(b, r.Result)
 	}

@@ -239,7 +239,7 @@ func (s *Server) TokensOf(c *policy.Caller) (all []string) {
 			all = append(all, *tokens...)
 		}
 	}
-	if c != nil {
+	if c != nil && len(s.all) > 0 {
 		add(s.all[credentialKey{c.Key(), s.endpoint}])
 		if c.Principal != nil {
 			add(s.all[credentialKey{"", s.endpoint}])

@@ -12,7 +12,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -67,7 +66,7 @@ func (o *Calls) Describe(c *call.Call) {
 	}
 	r.SetMask(o.Mask)
 	r.Action, r.Method = *c.Action, c.Request.Method
-	r.Client, _ = c.Request.Meta(wire.MetaClientInfo)
+	r.Client = c.Request.Driver().ClientInfo
 	if c.Item != nil {
 		r.Digest, r.Public = c.Item.Digest, c.Item.Public
 	}
@@ -81,7 +80,7 @@ func (o *Calls) Describe(c *call.Call) {
 func (o *Calls) New(req *mcp.Request, a *policy.Action) event.Record {
 	r := event.Record{Event: event.Intent, Action: *a, Method: req.Method, Start: time.Now()}
 	r.SetMask(o.Mask)
-	r.Client, _ = req.Meta(wire.MetaClientInfo)
+	r.Client = req.Driver().ClientInfo
 	return r
 }
 
