@@ -23,7 +23,7 @@ const Last = "-"
 
 // Set returns a text in which the member at a path is set to a value, which must be valid JSON. A
 // member that exists gets the new value; a new member becomes the last of its object, and objects
-// on the path that are missing are added. All other bytes stay, including comments and formatting;
+// on the path that are missing are added. The step of an element of an array is its index. All other bytes stay, including comments and formatting;
 // new lines get the indentation of the text. An empty text stands for an empty object.
 func Set(text []byte, path []string, value []byte) ([]byte, error) {
 	if IsBlank(text) {
@@ -40,11 +40,11 @@ func Set(text []byte, path []string, value []byte) ([]byte, error) {
 			e.insert(readContainer(plain, at), "", value)
 			break
 		}
-		if plain[at] != '{' {
-			return nil, fmt.Errorf("%s: invalid %s: must be an object", config.Position(text, at), where(path[:i]))
-		}
 		c := readContainer(plain, at)
 		k := c.index(name)
+		if plain[at] != '{' && k < 0 {
+			return nil, fmt.Errorf("%s: invalid %s: must be an object", config.Position(text, at), where(path[:i]))
+		}
 		if k < 0 {
 			for _, inner := range slices.Backward(path[i+1:]) {
 				value = rawjson.Set([]byte("{}"), inner, value)
@@ -379,7 +379,7 @@ func sameExcept(before, after []byte, path []string) bool {
 	if kind == '[' && step == Last && len(right) > len(left) {
 		right = right[:len(right)-1]
 	}
-	if kind == '[' && step != Last && len(path) == 1 { // the indices of the elements after it changed
+	if kind == '[' && len(path) == 1 && len(others.items) < len(old.items) { // the indices of the elements after it changed
 		right = others.without(after, -1)
 	}
 	return slices.Equal(left, right)

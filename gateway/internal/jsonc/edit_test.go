@@ -43,6 +43,19 @@ func TestSet(t *testing.T) {
 	}
 }
 
+func TestSetOfAnElement(t *testing.T) {
+	const text = "{\"a\": [\n  {\"b\": 1, \"c\": 2}, // first\n  {\"b\": 3},\n]}"
+	for path, want := range map[string]string{
+		"a.1.b": strings.Replace(text, "3", "9.0", 1), "a.0": strings.Replace(text, `{"b": 1, "c": 2}`, "9.0", 1),
+		"a.1.d": strings.Replace(text, `{"b": 3}`, `{"b": 3, "d": 9.0}`, 1), "a.2.b": "", "a.x": "", "a.0.b.0": "",
+	} {
+		got, err := jsonc.Set([]byte(text), strings.Split(path, "."), []byte("9.0"))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: got %s, %v, want %s", path, got, err, want)
+		}
+	}
+}
+
 func TestRemove(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"last":                   {"{\n  \"a\": 1, // one\n  \"p\": {\n  }\n}", "{\n  \"a\": 1 // one\n}"},
