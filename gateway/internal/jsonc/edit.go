@@ -23,8 +23,9 @@ const Last = "-"
 
 // Set returns a text in which the member at a path is set to a value, which must be valid JSON. A
 // member that exists gets the new value; a new member becomes the last of its object, and objects
-// on the path that are missing are added. The step of an element of an array is its index. All other bytes stay, including comments and formatting;
-// new lines get the indentation of the text. An empty text stands for an empty object.
+// on the path that are missing are added. The step of an element of an array is its index. All other
+// bytes stay, including comments and formatting; new lines get the indentation of the text. An empty
+// text stands for an empty object.
 func Set(text []byte, path []string, value []byte) ([]byte, error) {
 	if IsBlank(text) {
 		text = slices.Concat(endLine(text), []byte("{}\n"))
@@ -379,7 +380,7 @@ func sameExcept(before, after []byte, path []string) bool {
 	if kind == '[' && step == Last && len(right) > len(left) {
 		right = right[:len(right)-1]
 	}
-	if kind == '[' && len(path) == 1 && len(others.items) < len(old.items) { // the indices of the elements after it changed
+	if kind == '[' && len(path) == 1 && len(others.items) < len(old.items) { // later indices changed
 		right = others.without(after, -1)
 	}
 	return slices.Equal(left, right)

@@ -212,6 +212,9 @@ func (d *Dialer) ClientOptions(ctx context.Context) (*mcp.ClientOptions, error) 
 		Revision: f.Revision, Timeout: f.Timeout, Logger: d.IO.Logger(), Middleware: []mcp.Middleware{d.countBytes},
 		Observer: d.Observe.ClientObserver(ctx),
 	}
+	if d.Adjust != nil {
+		d.Adjust(opts)
+	}
 	if d.NoQuestions {
 		opts.Elicit, opts.ElicitURL, opts.Sample = nil, nil, nil
 	}

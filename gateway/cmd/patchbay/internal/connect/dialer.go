@@ -29,6 +29,7 @@ type Dialer struct {
 	NoQuestions   bool                          // the client declares neither elicitation nor sampling
 	Bridging      bool                          // clients answer the questions of the server
 	Explain       mcp.Middleware                // of the client of a bridge
+	Adjust        func(*mcp.ClientOptions)      // changes the options of the next clients; may be nil
 	recorder      *recording.Writer             // writes the file of --trace; nil before the first connection
 	CommandStderr *Tail                         // the end of the standard error of the server's command, without -v
 

@@ -82,7 +82,7 @@ func (p *Finder) Named(ctx context.Context, name string, trust truster) (*Target
 			p.IO.Err.Printf("patchbay: ignored a configuration file: %s", term.CleanLine(line))
 		}
 	}
-	return p.fromConfig(ctx, f, server, trust)
+	return p.FromFile(ctx, f, server, trust)
 }
 
 // FindServer returns the first wanted file that contains a server, and the server's name in that
@@ -159,7 +159,9 @@ func CheckServerURL(text string) error {
 	return nil
 }
 
-func (p *Finder) fromConfig(ctx context.Context, f *configs.File, name string, trust truster) (*Target, error) {
+// FromFile returns the target of a server in a configuration file. It calls trust for a server of a
+// project file that the user must trust first, before it replaces variables.
+func (p *Finder) FromFile(ctx context.Context, f *configs.File, name string, trust truster) (*Target, error) {
 	s, err := f.Server(name)
 	if err == nil && s.Type != config.TypeStdio && !strings.Contains(s.URL, "${") {
 		err = CheckServerURL(s.URL) // before the user is asked about it

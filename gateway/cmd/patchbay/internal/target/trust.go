@@ -53,9 +53,9 @@ func ServerWord(c *configs.File, s *config.Server) string {
 	return term.Shorten(term.ShellWord(c.Target(s.Name)), term.MaxNameShown)
 }
 
-// maxTrustRows limits the description of a server above the question, in rows of the terminal, so
+// MaxTrustRows limits the description of a server above the question, in rows of the terminal, so
 // that its first row is still on the screen. Most terminals show 24 rows or more.
-const maxTrustRows = 20
+const MaxTrustRows = 20
 
 // AskTrust is a truster that shows the server to the user and asks. It refuses without a terminal,
 // and if the description does not fit on the screen.
@@ -64,7 +64,7 @@ func (p *Finder) AskTrust(ctx context.Context, c *configs.File, s *config.Server
 		return RefuseTrust(ctx, c, s, store)
 	}
 	text := TrustText(c, s)
-	if p.IO.Err.Rows(text) > maxTrustRows {
+	if p.IO.Err.Rows(text) > MaxTrustRows {
 		return fmt.Errorf("server %s of the project file %s is not trusted, and is too long to show: read the file, "+
 			"then run \"patchbay trust %[1]s --yes\"", ServerWord(c, s), term.CleanLine(c.Path))
 	}
