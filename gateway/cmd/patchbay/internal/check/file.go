@@ -156,7 +156,7 @@ func (f *File) check() error {
 			return f.errorAt(c.steps("name"), "duplicate name %.64q: names must differ", c.Name)
 		}
 		if c.Answers != "" && !filepath.IsLocal(c.Answers) {
-			return f.errorAt(c.steps("answers"), "invalid path %.64q: must be below the directory of this file", c.Answers)
+			return f.errorAt(c.steps("answers"), "invalid path %.64q: must be below the file's directory", c.Answers)
 		}
 		raw, _ := rawjson.Get(texts[strconv.Itoa(i)], "expect")
 		assertions, _ := children(raw)

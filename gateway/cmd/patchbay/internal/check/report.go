@@ -3,12 +3,14 @@ package check
 import (
 	"bytes"
 	"cmp"
+	"context"
 	stdjson "encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/jsonc"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -82,6 +84,17 @@ func (r *Report) add(o *Outcome) {
 	case Errors:
 		r.Errors++
 	}
+}
+
+// ExitCode returns the exit code of a command for a run that did not pass: that of a failed assertion,
+// or else of the first call that is an error.
+func (r *Report) ExitCode() int {
+	for _, o := range r.Calls {
+		if r.Failed == 0 && o.Err != nil {
+			return exit.Code(context.Background(), o.Err)
+		}
+	}
+	return exit.Failure
 }
 
 // note keeps the value that an assertion would have to name.

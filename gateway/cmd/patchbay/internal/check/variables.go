@@ -70,7 +70,7 @@ func mapStrings(raw []byte, replace func(text string) ([]byte, error)) ([]byte, 
 			}
 		}
 		if out = append(out, quoted...); len(out) > term.MaxInput {
-			return nil, fmt.Errorf("too large with variables replaced: want at most %s", term.FormatBytes(term.MaxInput))
+			return nil, fmt.Errorf("too large with variables: want at most %s", term.FormatBytes(term.MaxInput))
 		}
 	}
 	return out, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/auth"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/bench"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/call"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/check"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/completion"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/doctor"
@@ -45,7 +46,7 @@ func commands(f *cmdutil.Factory) []*cobra.Command {
 		rpc.NewCmdRPC(f, nil), shell.NewCmdShell(f, commands, nil), lint.NewCmdLint(f, nil),
 		bench.NewCmdBench(f, nil), console.NewCmdConsole(f, nil), rpc.NewCmdPing(f, nil), skills.NewCmdSkills(f), task.NewCmdTask(f)),
 		cmdutil.InGroup(cmdutil.GroupAuth, auth.NewCmdAuth(f)),
-		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), gateway.NewCmdGateway(f, nil),
+		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), check.NewCmdCheck(f, nil), gateway.NewCmdGateway(f, nil),
 			record.NewCmdMock(f, nil), servers.NewCmdServers(f, nil), trust.NewCmdTrust(f, nil),
 			completion.NewCmdCompletion(f, nil), man.NewCmdMan(f, nil), serve.NewCmdVersion(f, nil)),
 		[]*cobra.Command{
