@@ -156,7 +156,8 @@ func TestConsoleFirstMinute(t *testing.T) {
 	thief.waitForText("expired or was used")
 }
 
-// The page reports that it is disconnected, keeps its content, and connects again by itself.
+// The page reports that it is disconnected, keeps its content, and connects again by itself. After a
+// restart of the console it asks for another login.
 func TestConsoleReconnects(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)
@@ -172,6 +173,14 @@ func TestConsoleReconnects(t *testing.T) {
 	link.restore()
 	p.waitFor("the stream again", `document.querySelector("#connection.live") !== null &&
 		document.querySelector("#banner").hidden`)
+
+	again := startConsole(t, `{"mcpServers": {}}`)
+	link.cut()
+	link.target = consoleAddr.FindString(again.url)
+	link.restore()
+	p.waitForText("the session has ended. open the link")
+	p.open(consoleAddr.ReplaceAllString(again.url, link.addr))
+	p.waitFor("the stream of the next console", `document.querySelector("#connection.live") !== null`)
 }
 
 // A link forwards connections to an address, and can be cut.

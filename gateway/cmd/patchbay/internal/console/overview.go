@@ -38,8 +38,9 @@ func (c *Console) overviewRoutes() []*route {
 type overview struct {
 	console *Console
 
-	mu    sync.Mutex // guards the field below
+	mu    sync.Mutex // guards the fields below
 	tools map[string]*toolNames
+	loads int
 }
 
 // toolNames are the names of the tools of a server, while the server is in a state.
@@ -48,6 +49,7 @@ type toolNames struct {
 	Loaded bool
 	Err    string
 	epoch  string // identifies the connection that listed them
+	load   int    // counts the lists
 }
 
 func newOverview(c *Console) *overview { return &overview{console: c, tools: map[string]*toolNames{}} }
@@ -147,6 +149,16 @@ func (s *serverRow) Processes() string {
 	return strings.Join(ids, ", ")
 }
 
+// version returns a text that changes with the row. It does not contain the tools, which may be 1,000.
+func (s *serverRow) version() string {
+	row := *s
+	row.Tools = nil
+	if s.Tools == nil {
+		return fmt.Sprintf("%+v", row)
+	}
+	return fmt.Sprintf("%+v %d %t", row, s.Tools.load, s.Tools.Loaded)
+}
+
 func (o *overview) view(r *request) (*View, error) {
 	p := &overviewPage{Role: r.role}
 	var list struct {
@@ -173,7 +185,8 @@ func (o *overview) view(r *request) (*View, error) {
 	fragments := []Fragment{{ID: "summary", Part: "summary", Data: &p.Status}}
 	for i := range p.Servers {
 		s := &p.Servers[i]
-		fragments = append(fragments, Fragment{ID: s.ID, Part: "server", Data: s, In: "servers", Place: PlaceAppend})
+		fragments = append(fragments, Fragment{ID: s.ID, Part: "server", Data: s, In: "servers", Place: PlaceAppend,
+			Version: s.version()})
 	}
 	return &View{Template: "overview", Data: p, Fragments: fragments, Every: overviewEvery}, nil
 }
@@ -212,14 +225,15 @@ func (o *overview) toolsOf(s *serverRow) *toolNames {
 	if t != nil && t.epoch == epoch {
 		return t
 	}
-	t = &toolNames{epoch: epoch}
+	o.loads++
+	t = &toolNames{epoch: epoch, load: o.loads}
 	o.tools[s.Name] = t
 	name := s.Name
 	o.console.background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
 		defer cancel()
 		names, err := o.load(ctx, name)
-		loaded := &toolNames{Names: names, Loaded: true, epoch: epoch}
+		loaded := &toolNames{Names: names, Loaded: true, epoch: epoch, load: t.load}
 		if err != nil {
 			loaded.Err = errorText(err)
 		}
