@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/status"
@@ -432,6 +433,39 @@ func TestCrashLoopOfAProcess(t *testing.T) {
 }
 
 // The host keeps the last 256 KiB of standard error, with visible characters only.
+// A lineWriter passes on what is written, as far as there is room.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	select {
+	case w <- string(p):
+	default:
+	}
+	return len(p), nil
+}
+
+// The writer of a transport receives the lines that the host keeps.
+func TestStderrOfTransportWithWriter(t *testing.T) {
+	entry, _ := processEntry(t, "server")
+	lines := make(lineWriter, 100)
+	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{
+		Dial: func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+			transport, err := host.Dial(ctx, s)
+			transport.(*mcp.CommandTransport).Stderr = lines
+			return transport, err
+		}})
+	u := upstream(t, h, "s")
+	if res, err := callProcess(t, client(t, h, &policy.Caller{}), "s__write", map[string]any{"Lines": 1}); err != nil || res.IsError {
+		t.Fatalf("got %+v, %v", res, err)
+	}
+	if got := <-lines; !strings.HasPrefix(got, "line 0 ") {
+		t.Errorf("got %q, want the line", got)
+	}
+	if all := u.Stderr(); len(all) != 1 || !strings.HasPrefix(all[0].Text, "line 0 ") {
+		t.Errorf("the host keeps %+v, want the line", all)
+	}
+}
+
 func TestStderr(t *testing.T) {
 	entry, _ := processEntry(t, "server")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})

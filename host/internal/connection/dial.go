@@ -78,9 +78,7 @@ func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
 		return nil
 	}
 	command.Once = true // the owner decides when to start another process
-	if command.Stderr == nil {
-		command.Stderr = &stderrWriter{c.options.Stderr, c.id}
-	}
+	command.Stderr = &stderrWriter{c.options.Stderr, c.id, command.Stderr}
 	report := command.Started
 	command.Started = func(pid int) {
 		c.mu.Lock()

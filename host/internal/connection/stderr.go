@@ -2,6 +2,7 @@ package connection
 
 import (
 	"bytes"
+	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -53,18 +54,21 @@ func (r *Stderr) Lines() []status.StderrLine {
 	return slices.Clone(r.lines)
 }
 
-// A stderrWriter adds the lines of a process.
+// A stderrWriter adds the lines of a process, and passes them on.
 type stderrWriter struct {
 	all    *Stderr
 	connID string
+	next   io.Writer // may be nil
 }
 
 // Write adds the lines of p. A transport writes complete lines.
 func (w *stderrWriter) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
-		line = bytes.TrimRight(line, "\r\n")
-		text := escape(line[:min(len(line), maxStderrLine)])
+		text := escape(bytes.TrimRight(line[:min(len(line), maxStderrLine)], "\r\n"))
 		w.all.add(status.StderrLine{Time: time.Now(), Instance: w.connID, Text: text})
+	}
+	if w.next != nil {
+		return w.next.Write(p)
 	}
 	return len(p), nil
 }
@@ -79,11 +83,9 @@ func escape(text []byte) string {
 			strconv.IsPrint(r) && !visible.Hidden(r) && (r != utf8.RuneError || n > 1):
 			b = append(b, text[:n]...)
 		case n == 1:
-			b = append(b, `\x`...)
-			b = append(b, "0123456789abcdef"[text[0]>>4], "0123456789abcdef"[text[0]&15])
+			b = append(append(b, `\x`...), "0123456789abcdef"[text[0]>>4], "0123456789abcdef"[text[0]&15])
 		default:
-			quoted := strconv.AppendQuoteRuneToASCII(nil, r)
-			b = append(b, quoted[1:len(quoted)-1]...)
+			b = append(b, bytes.Trim(strconv.AppendQuoteRuneToASCII(nil, r), "'")...)
 		}
 		text = text[n:]
 	}
