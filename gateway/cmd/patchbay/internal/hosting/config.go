@@ -16,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
@@ -49,6 +50,7 @@ type Config struct {
 	Fixed    map[string]*target.Target // the servers that the command line names; nil for a configuration
 	Pins     *bolt.StateStore          // holds the approved definitions; nil accepts every definition
 	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
+	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.
 	InProcess map[string]func() mcp.Transport
 	misspelt  []string     // warnings about members of the files
@@ -309,9 +311,15 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	if c.Events != nil {
 		opts.Recorder = c.Events.Recorder(opts.Recorder)
 	}
+	if c.Capture != nil {
+		opts.Dial, opts.Recorder = c.Capture.Dial(opts.Dial), c.Capture.Recorder(opts.Recorder)
+	}
 	h, err := host.Open(ctx, c.File, opts)
 	if err != nil {
 		return nil, exit.UsageError(err)
+	}
+	if c.Capture != nil {
+		c.Capture.SetMask(h.Operator().Mask)
 	}
 	return h, nil
 }

@@ -81,7 +81,7 @@ func isLocal(method string) bool {
 	return false
 }
 
-func (b *builder) fromClient(c *connection, l *entry, m *jsonrpc.Message) {
+func (b *builder) fromClient(c *connection, l *Entry, m *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Request:
 		if !isLocal(m.Method) {
@@ -96,7 +96,7 @@ func (b *builder) fromClient(c *connection, l *entry, m *jsonrpc.Message) {
 	}
 }
 
-func (b *builder) request(c *connection, l *entry, m *jsonrpc.Message) {
+func (b *builder) request(c *connection, l *Entry, m *jsonrpc.Message) {
 	r := &request{method: m.Method, open: &round{}, last: l.Time}
 	c.requests[m.ID] = r
 	switch m.Method {
@@ -145,7 +145,7 @@ func (c *connection) current() *request {
 	return nil
 }
 
-func (b *builder) fromServer(c *connection, l *entry, m *jsonrpc.Message) {
+func (b *builder) fromServer(c *connection, l *Entry, m *jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Response:
 		if r := c.requests[m.ID]; r != nil {
@@ -178,7 +178,7 @@ func (r *request) pause(now time.Time) time.Duration {
 }
 
 // question ends a round with a server's request, in the form of revisions without sessions.
-func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
+func (b *builder) question(c *connection, l *Entry, m *jsonrpc.Message) {
 	r := c.current()
 	known := m.Method == driver.MethodElicitationCreate || m.Method == driver.MethodSamplingCreateMessage ||
 		m.Method == driver.MethodRootsList
@@ -196,7 +196,7 @@ func (b *builder) question(c *connection, l *entry, m *jsonrpc.Message) {
 	r.open = &round{}
 }
 
-func (b *builder) response(c *connection, r *request, l *entry, m *jsonrpc.Message) {
+func (b *builder) response(c *connection, r *request, l *Entry, m *jsonrpc.Message) {
 	switch {
 	case r.method == driver.MethodInitialize || r.method == driver.MethodDiscover:
 		b.describe(r.method, l, m)
@@ -234,7 +234,7 @@ func (r *round) raise(method string) {
 }
 
 // describe records the server's description of itself: server/discover, or else initialize.
-func (b *builder) describe(method string, l *entry, m *jsonrpc.Message) {
+func (b *builder) describe(method string, l *Entry, m *jsonrpc.Message) {
 	modern := method == driver.MethodDiscover
 	if m.Error != nil || l.Cut != 0 || rawjson.Kind(m.Result) != '{' || b.rec.modern && !modern {
 		return
@@ -286,7 +286,7 @@ func (b *builder) recording() (*Recording, error) {
 		return nil, errors.New("the recording has no answer of a server")
 	}
 	if rec.discovered == nil {
-		b.describe(driver.MethodInitialize, &entry{}, &jsonrpc.Message{Result: []byte("{}")})
+		b.describe(driver.MethodInitialize, &Entry{}, &jsonrpc.Message{Result: []byte("{}")})
 		rec.discovered = b.rec.discovered
 	}
 	return rec, nil

@@ -74,15 +74,15 @@ func splitLines(data []byte, atEOF bool) (advance int, token []byte, err error) 
 
 // add adds a line. Only the first line of a connection contains the version.
 func (b *builder) add(text []byte, first bool) error {
-	var l entry
+	var l Entry
 	err := json.Unmarshal(text, &l)
 	switch {
 	case first && (err != nil || l.Version == 0):
 		return errors.New(`not a recording: want {"recording":1, …} as first line`)
 	case err != nil:
 		return fmt.Errorf("invalid line: %w", err)
-	case l.Version != 0 && l.Version != version:
-		return fmt.Errorf("version %d of the format: this program reads version %d", l.Version, version)
+	case l.Version != 0 && l.Version != Version:
+		return fmt.Errorf("version %d of the format: this program reads version %d", l.Version, Version)
 	case l.Version != 0:
 		if len(b.connections) >= maxConnections {
 			return fmt.Errorf("a recording has at most %d connections", maxConnections)
@@ -102,9 +102,9 @@ func (b *builder) add(text []byte, first bool) error {
 		return fmt.Errorf("invalid message: %w", err)
 	}
 	switch l.From {
-	case fromClient:
+	case FromClient:
 		b.fromClient(c, &l, m)
-	case fromServer:
+	case FromServer:
 		b.fromServer(c, &l, m)
 	default:
 		return fmt.Errorf("invalid \"from\" %.20q: want client or server", l.From)

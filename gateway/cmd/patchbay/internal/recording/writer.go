@@ -25,8 +25,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// version is the version of the format.
-const version = 1
+// Version is the version of the format.
+const Version = 1
 
 const (
 	// maxMessage limits a recorded message, in bytes: images would make a file that no editor
@@ -42,8 +42,8 @@ const (
 	maxStart = 1000
 )
 
-// An entry is a line of a recording.
-type entry struct {
+// An Entry is a line of a recording.
+type Entry struct {
 	Version    int            `json:"recording,omitzero"` // in the first line of a connection
 	Program    string         `json:"program,omitzero"`
 	Target     string         `json:"target,omitzero"`
@@ -56,10 +56,10 @@ type entry struct {
 	Start      string         `json:"start,omitzero"` // the beginning of its JSON
 }
 
-// Values of entry.From.
+// Values of Entry.From.
 const (
-	fromClient = "client"
-	fromServer = "server"
+	FromClient = "client"
+	FromServer = "server"
 )
 
 type httpFacts struct {
@@ -120,13 +120,13 @@ func checkAppend(f *os.File, size int64) error {
 	}
 	const maxFirst = 64 << 10 // bytes of the first line
 	text, err := bufio.NewReader(io.NewSectionReader(f, 0, maxFirst)).ReadBytes('\n')
-	var first entry
+	var first Entry
 	if err != nil || json.Unmarshal(text, &first) != nil || first.Version == 0 {
 		return fmt.Errorf("%s exists and is not a recording: choose another file", f.Name())
 	}
-	if first.Version != version {
+	if first.Version != Version {
 		return fmt.Errorf("%s has version %d of the format, want %d: choose another file",
-			f.Name(), first.Version, version)
+			f.Name(), first.Version, Version)
 	}
 	last := make([]byte, 1)
 	if _, err := f.ReadAt(last, size-1); err != nil || last[0] != '\n' {
@@ -138,11 +138,11 @@ func checkAppend(f *os.File, size int64) error {
 // Trace returns a function for [mcp.Trace] that records a connection. target names the server.
 func (w *Writer) Trace(program, target string) func(mcp.Frame) {
 	connection := rand.Text()[:8]
-	w.write(&entry{Version: version, Program: program, Target: target, Connection: connection})
+	w.write(&Entry{Version: Version, Program: program, Target: target, Connection: connection})
 	return func(f mcp.Frame) {
-		l := &entry{Connection: connection, From: fromServer}
+		l := &Entry{Connection: connection, From: FromServer}
 		if f.Sent {
-			l.From = fromClient
+			l.From = FromClient
 		}
 		if f.Method != "" {
 			l.HTTP = &httpFacts{Method: f.Method, Status: f.Status, Header: boundedHeader(f.Header)}
@@ -185,7 +185,7 @@ func boundedHeader(header map[string][]string) map[string][]string {
 	return bounded
 }
 
-func (w *Writer) write(l *entry) {
+func (w *Writer) write(l *Entry) {
 	l.Time = time.Now().UTC().Truncate(time.Microsecond)
 	text, err := json.Marshal(l, json.Deterministic(true))
 	w.mu.Lock()

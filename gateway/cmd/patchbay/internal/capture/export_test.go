@@ -1,0 +1,36 @@
+package capture
+
+import "github.com/patchbay-mcp/patchbay/mcp"
+
+// NewSmall returns a ring of few exchanges and bytes.
+func NewSmall(exchanges, bytes int) *Ring {
+	r := New(&Options{Always: true})
+	r.maxSlots, r.maxBytes = exchanges, bytes
+	return r
+}
+
+// Held returns the bytes that the frames of a ring need, and their number.
+func (r *Ring) Held() (size, frames int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.frames {
+		frames += len(f)
+		for i := range f {
+			size += len(f[i].Text) + frameCost
+		}
+	}
+	if size != r.size {
+		panic("the size is wrong")
+	}
+	return size, frames
+}
+
+// Frames returns a function for frames of a connection.
+func (r *Ring) Frames(server string) func(mcp.Frame) {
+	return r.connection(server, "").frame
+}
+
+const (
+	MaxFrame   = maxFrame
+	MaxChanged = maxChanged
+)

@@ -1,0 +1,212 @@
+package capture
+
+import (
+	"errors"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A recorder records the requests of callers from the records of a host.
+type recorder struct {
+	ring *Ring
+	next event.Recorder // nil if the records are not stored
+
+	mu    sync.Mutex
+	calls map[string]uint64 // exchanges in progress, by the call of their records; guarded by mu
+}
+
+// Recorder returns a recorder for a host that passes its records on to next, which may be nil. It
+// records each request of a caller as an exchange of the hop downstream.
+func (r *Ring) Recorder(next event.Recorder) event.Recorder {
+	return &recorder{ring: r, next: next, calls: map[string]uint64{}}
+}
+
+// Unwrap returns the recorder whose records a host counts.
+func (r *recorder) Unwrap() event.Recorder { return r.next }
+
+// Record takes a record.
+func (r *recorder) Record(record *event.Record) error {
+	switch record.Event {
+	case event.Intent, event.Answer:
+		id := r.exchange(record)
+		if record.Event == event.Answer {
+			r.ring.update(id, func(x *Exchange) { x.Rounds, x.Status = x.Rounds+1, "" })
+		}
+		r.ring.causes.put(id, record)
+	case event.Question:
+		id := r.exchange(record)
+		r.add(id, record, false, &jsonrpc.Message{ID: messageID(id), Result: record.Result})
+		r.ring.update(id, func(x *Exchange) { x.Status = StatusQuestion })
+	case event.End, event.Refused:
+		r.end(record)
+	case event.Login:
+		id := r.ring.begin(&Exchange{Hop: OAuth, Server: record.Server, Caller: callerName(record.Caller),
+			Method: "login", Queued: record.Start})
+		r.ring.add(id, Frame{Kind: Decision}, []byte(record.Mask(string(record.Detail))), nil)
+		r.ring.end(id, status(record))
+	case event.Drift, event.Config, event.Admin:
+	}
+	if r.next == nil {
+		return nil
+	}
+	return r.next.Record(record)
+}
+
+// exchange returns the exchange of a record, which begins with its first record.
+func (r *recorder) exchange(record *event.Record) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if id := r.calls[record.Call]; id != 0 {
+		if record.Event == event.Answer {
+			r.request(id, record)
+		}
+		return id
+	}
+	id := r.ring.begin(&Exchange{Hop: Downstream, Server: record.Server, Caller: callerName(record.Caller),
+		Method: record.Method, Target: record.Public, Queued: record.Start, Sent: max(time.Since(record.Start), 1)})
+	if len(r.calls) < maxPending {
+		r.calls[record.Call] = id
+	}
+	r.request(id, record)
+	return id
+}
+
+// request records the request of a caller, as far as its record contains it.
+func (r *recorder) request(id uint64, record *event.Record) {
+	if !r.ring.Keeps() {
+		r.ring.count(id, len(record.Arguments)+len(record.Answers))
+		return
+	}
+	r.ring.mask.learn(record.Server, record.Definition)
+	key := "name"
+	if strings.HasPrefix(record.Method, "resources/") {
+		key = "uri"
+	}
+	params := rawjson.AppendQuote([]byte(`{"`+key+`":`), record.Public)
+	if len(record.Arguments) > 0 {
+		params = append(append(params, `,"arguments":`...), record.Arguments...)
+	}
+	if len(record.Answers) > 0 {
+		params = append(append(params, `,"inputResponses":`...), record.Answers...)
+	}
+	r.add(id, record, true, &jsonrpc.Message{ID: messageID(id), Method: record.Method, Params: append(params, '}')})
+	if decision := record.Rule + record.Channel + record.Approver; decision != "" {
+		text := "rule " + record.Rule + "\nchannel " + record.Channel + "\napprover " + record.Approver
+		r.ring.add(id, Frame{Kind: Decision}, []byte(text), nil)
+	}
+}
+
+// end ends the exchange of a call.
+func (r *recorder) end(record *event.Record) {
+	id := r.exchange(record)
+	r.mu.Lock()
+	delete(r.calls, record.Call)
+	r.mu.Unlock()
+	r.ring.causes.remove(id)
+	var rpc *mcp.Error
+	switch isRPC := errors.As(record.Err, &rpc); {
+	case record.Err == nil || isRPC:
+		r.add(id, record, false, &jsonrpc.Message{ID: messageID(id), Result: record.Result, Error: rpc})
+	default:
+		r.ring.add(id, Frame{Kind: Decision}, []byte(record.Mask(record.Err.Error())), nil)
+	}
+	r.ring.end(id, status(record))
+}
+
+func (r *recorder) add(id uint64, record *event.Record, sent bool, m *jsonrpc.Message) {
+	if !r.ring.Keeps() {
+		r.ring.count(id, len(m.Result))
+		return
+	}
+	text := record.Mask(string(jsonrpc.Append(nil, m)))
+	var secret names
+	if record.Event != event.Question {
+		secret = r.ring.mask.of(record.Server)
+	}
+	r.ring.add(id, Frame{Kind: Message, Sent: sent}, []byte(text), secret)
+}
+
+// status returns the status of a record that ends an exchange. The codes of a host are words.
+func status(r *event.Record) string {
+	word := "error "
+	if r.Event == event.Refused {
+		word = StatusRefused + " "
+	}
+	if e, ok := errors.AsType[*hosterr.Error](r.Err); ok {
+		return word + string(e.Code)
+	}
+	if e, ok := errors.AsType[*mcp.Error](r.Err); ok {
+		return word + strconv.Itoa(e.Code)
+	}
+	if r.Err != nil {
+		return StatusFailed
+	}
+	return statusOf(r.Method, r.Result, nil)
+}
+
+// messageID returns the id of messages that are made of records, which contain no id.
+func messageID(id uint64) jsonrpc.ID { return jsonrpc.IntID(int64(id)) } //nolint:gosec // a count
+
+func callerName(c *policy.Caller) string {
+	if c == nil || c.Principal == nil {
+		return ""
+	}
+	return c.Principal.Subject
+}
+
+// causes match requests to servers with the requests of callers for which a host is about to send them.
+// It is safe for concurrent use.
+type causes struct {
+	mu      sync.Mutex
+	waiting []cause // the oldest first; guarded by mu
+}
+
+// A cause is a request as far as its record contains it, and its exchange of the hop downstream.
+type cause struct {
+	server, method, target string
+	arguments              uint64 // a hash
+	id                     uint64
+}
+
+var seed = maphash.MakeSeed()
+
+func (c *causes) put(id uint64, r *event.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) < maxPending {
+		c.waiting = append(c.waiting, cause{r.Server, r.Method, r.Target, maphash.Bytes(seed, r.Arguments), id})
+	}
+}
+
+// take removes and returns the exchange that caused a request, or 0.
+func (c *causes) take(server, method string, p *parts) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.waiting {
+		w := c.waiting[i]
+		if w.server == server && w.method == method && w.target == p.target &&
+			w.arguments == maphash.Bytes(seed, p.arguments) {
+			c.waiting = slices.Delete(c.waiting, i, i+1)
+			return w.id
+		}
+	}
+	return 0
+}
+
+// remove forgets a request that ended, perhaps without being sent.
+func (c *causes) remove(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = slices.DeleteFunc(c.waiting, func(w cause) bool { return w.id == id })
+}

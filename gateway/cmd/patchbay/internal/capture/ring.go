@@ -1,0 +1,283 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options configures a [Ring]. The zero value keeps bodies while a [Watcher] is open.
+type Options struct {
+	// Always keeps the frames also without a Watcher.
+	Always bool
+}
+
+// A Ring holds the latest exchanges and frames. It is safe for concurrent use.
+type Ring struct {
+	mask     *masker
+	keeping  atomic.Int64 // readers of frames
+	causes   causes
+	maxSlots int // maxSummaries, and less in tests
+	maxBytes int // maxBodies, and less in tests
+
+	mu        sync.Mutex // guards the fields below
+	last      uint64     // id of the newest exchange
+	exchanges []Exchange // by id modulo maxSlots
+	frames    map[uint64][]Frame
+	order     []uint64 // the exchange of each frame that is held, the oldest first
+	size      int      // of the frames that are held
+	watchers  map[*Watcher]struct{}
+}
+
+// New returns an empty ring. The options may be nil.
+func New(o *Options) *Ring {
+	r := &Ring{maxSlots: maxSummaries, maxBytes: maxBodies, frames: map[uint64][]Frame{},
+		watchers: map[*Watcher]struct{}{}, mask: &masker{}}
+	if o != nil && o.Always {
+		r.keeping.Add(1)
+	}
+	return r
+}
+
+// SetMask sets the function that replaces the secrets in a text, such as the method Mask of an operator.
+// It must be called before the first exchange, unless no secrets are known. mask must be safe for
+// concurrent use.
+func (r *Ring) SetMask(mask func(text string) string) { r.mask.secrets.Store(&mask) }
+
+// Keeps reports whether the ring stores the texts of frames now.
+func (r *Ring) Keeps() bool { return r.keeping.Load() > 0 }
+
+// begin adds an exchange, and returns its id. It sets Queued unless it is set.
+func (r *Ring) begin(x *Exchange) uint64 {
+	x.Target = r.mask.target(x.Target)
+	x.Method, x.Caller = bounded(x.Method, maxText), bounded(x.Caller, maxText)
+	if x.Queued.IsZero() {
+		x.Queued = time.Now()
+	}
+	x.Rounds = 1
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	x.ID = r.last
+	if slot := r.slot(x.ID); slot < len(r.exchanges) {
+		r.forget(r.exchanges[slot].ID)
+		r.exchanges[slot] = *x
+	} else {
+		r.exchanges = append(r.exchanges, *x)
+	}
+	r.notify(x.ID)
+	return x.ID
+}
+
+func (r *Ring) slot(id uint64) int { return int((id - 1) % uint64(r.maxSlots)) } //nolint:gosec // less than maxSlots
+
+// find returns an exchange that is held, or nil. The caller holds the mutex.
+func (r *Ring) find(id uint64) *Exchange {
+	if slot := r.slot(id); id > 0 && slot < len(r.exchanges) && r.exchanges[slot].ID == id {
+		return &r.exchanges[slot]
+	}
+	return nil
+}
+
+// update changes an exchange, unless the ring no longer holds it. change must not block.
+func (r *Ring) update(id uint64, change func(x *Exchange)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x := r.find(id); x != nil {
+		change(x)
+		r.notify(id)
+	}
+}
+
+// end ends an exchange with a status. An exchange that ended already keeps its status.
+func (r *Ring) end(id uint64, status string) {
+	now := time.Now()
+	r.update(id, func(x *Exchange) {
+		if !x.IsOver() {
+			x.Status, x.End = status, since(x, now)
+			if x.FirstByte == 0 {
+				x.FirstByte = x.End
+			}
+		}
+	})
+}
+
+// since returns the time of an event of an exchange, which is never zero.
+func since(x *Exchange, now time.Time) time.Duration { return max(now.Sub(x.Queued), 1) }
+
+// count counts a frame whose text is not kept.
+func (r *Ring) count(id uint64, size int) {
+	r.update(id, func(x *Exchange) { x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(size) })
+}
+
+// add adds a frame with its text to an exchange, and sets Size unless it is set. The values of members
+// whose names are secret are hidden. Without a reader, add only counts.
+func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
+	f.Size = cmp.Or(f.Size, len(text))
+	if !r.Keeps() {
+		r.count(id, f.Size)
+		return
+	}
+	f.Text, f.Time = r.mask.frame(text, secret), time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.find(id)
+	if x == nil {
+		return
+	}
+	x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(f.Size)
+	r.frames[id] = append(r.frames[id], f)
+	r.order = append(r.order, id)
+	r.size += len(f.Text) + frameCost
+	for r.size > r.maxBytes {
+		r.dropFirst()
+	}
+	r.notify(id)
+}
+
+// dropFirst drops the oldest frame.
+func (r *Ring) dropFirst() {
+	id := r.order[0]
+	r.order = r.order[1:] // append copies the rest in time
+	frames := r.frames[id]
+	if len(frames) == 0 {
+		return // the exchange is no longer held
+	}
+	r.size -= len(frames[0].Text) + frameCost
+	if frames[0] = (Frame{}); len(frames) == 1 {
+		delete(r.frames, id)
+		return
+	}
+	r.frames[id] = frames[1:]
+}
+
+// forget drops the frames of an exchange whose slot is used again.
+func (r *Ring) forget(id uint64) {
+	for i := range r.frames[id] {
+		r.size -= len(r.frames[id][i].Text) + frameCost
+	}
+	delete(r.frames, id)
+	for len(r.order) > 0 && len(r.frames[r.order[0]]) == 0 {
+		r.order = r.order[1:]
+	}
+}
+
+// Get returns an exchange and the frames of it that are held.
+func (r *Ring) Get(id uint64) (x Exchange, frames []Frame, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.find(id)
+	if held == nil {
+		return Exchange{}, nil, false
+	}
+	return *held, slices.Clone(r.frames[id]), true
+}
+
+// Find returns at most n exchanges that match a query, the newest first, with ids below before; zero
+// means all. q may be nil.
+func (r *Ring) Find(q *Query, before uint64, n int) []Exchange {
+	const chunk = 1000 // exchanges that are copied while the ring is locked: less than a millisecond
+	var found []Exchange
+	for id, more := before, true; more && len(found) < n; {
+		var copies []candidate
+		r.mu.Lock()
+		if id == 0 || id > r.last {
+			id = r.last + 1
+		}
+		first := r.last - uint64(len(r.exchanges)) + 1
+		for ; id > first && len(copies) < chunk; id-- {
+			c := candidate{Exchange: *r.find(id - 1)}
+			if q.readsFrames() {
+				c.frames = slices.Clone(r.frames[id-1])
+			}
+			copies = append(copies, c)
+		}
+		more = id > first
+		r.mu.Unlock()
+		for i := range copies {
+			if len(found) < n && q.matches(&copies[i].Exchange, copies[i].frames) {
+				found = append(found, copies[i].Exchange)
+			}
+		}
+	}
+	return found
+}
+
+// A candidate is an exchange that a query may match.
+type candidate struct {
+	Exchange
+	frames []Frame
+}
+
+// A Watcher receives the ids of exchanges that are new or changed. While it is open, the ring keeps the
+// texts of frames. Close it.
+type Watcher struct {
+	ring    *Ring
+	wake    chan struct{} // holds a token while there is something to read
+	closing sync.Once
+	changed map[uint64]struct{} // guarded by the mutex of the ring
+	reload  bool                // ids were lost; guarded by the mutex of the ring
+}
+
+// maxChanged limits the ids that a Watcher holds: a page shows at most 500 rows, so a reader with more
+// changes must read all of them again.
+const maxChanged = 1000
+
+// Watch returns a Watcher of all later changes.
+func (r *Ring) Watch() *Watcher {
+	w := &Watcher{ring: r, wake: make(chan struct{}, 1), changed: map[uint64]struct{}{}}
+	r.keeping.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.watchers[w] = struct{}{}
+	return w
+}
+
+// notify reports a change to all watchers. The caller holds the mutex.
+func (r *Ring) notify(id uint64) {
+	for w := range r.watchers {
+		if len(w.changed) >= maxChanged {
+			clear(w.changed)
+			w.reload = true
+		}
+		if !w.reload {
+			w.changed[id] = struct{}{}
+		}
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Next waits for a change, and returns the ids of the changed exchanges in order. reload reports that
+// the reader was too slow, so that ids are missing. The error is the cause of the end of ctx.
+func (w *Watcher) Next(ctx context.Context) (ids []uint64, reload bool, err error) {
+	select {
+	case <-w.wake:
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	}
+	w.ring.mu.Lock()
+	defer w.ring.mu.Unlock()
+	for id := range w.changed {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	reload, w.reload = w.reload, false
+	clear(w.changed)
+	return ids, reload, nil
+}
+
+// Close ends the watching. The frames that are held stay.
+func (w *Watcher) Close() {
+	w.closing.Do(func() {
+		w.ring.keeping.Add(-1)
+		w.ring.mu.Lock()
+		defer w.ring.mu.Unlock()
+		delete(w.ring.watchers, w)
+	})
+}

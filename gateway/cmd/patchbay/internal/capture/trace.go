@@ -1,0 +1,362 @@
+package capture
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+)
+
+// maxPending limits the requests of a connection whose responses are awaited: a peer may never respond.
+const maxPending = 10_000
+
+// A connection relates the messages of a transport to exchanges.
+type connection struct {
+	ring           *Ring
+	server, caller string
+
+	mu       sync.Mutex // guards the fields below
+	process  uint64     // the exchange of the process, or 0
+	revision string
+	exact    []byte // the text of the message that is decoded next, or nil
+	sent     map[jsonrpc.ID]request
+	received map[jsonrpc.ID]uint64 // the exchange of each request of the server
+	open     map[uint64]struct{}   // the exchanges that wait for a response
+	current  []uint64              // those exchanges, and some that ended; the latest last
+	asking   map[string]uint64     // exchanges whose question was not answered, by askingKey
+}
+
+// A request is a request to the server that waits for its response.
+type request struct {
+	id             uint64 // of the exchange
+	method, target string
+}
+
+func (r *Ring) connection(server, caller string) *connection {
+	return &connection{ring: r, server: server, caller: caller, sent: map[jsonrpc.ID]request{},
+		received: map[jsonrpc.ID]uint64{}, open: map[uint64]struct{}{}, asking: map[string]uint64{}}
+}
+
+// Connect records the messages of a transport, which must be unused, and the output of its process. It
+// returns the transport, and panics as [mcp.Trace] does. caller is empty for the local user.
+func (r *Ring) Connect(t mcp.Transport, server, caller string) mcp.Transport {
+	c := r.connection(server, caller)
+	if command, ok := t.(*mcp.CommandTransport); ok {
+		report := command.Started
+		command.Started = func(pid int) {
+			c.started(command.Path)
+			if report != nil {
+				report(pid)
+			}
+		}
+		command.Line = c.line
+		command.Stderr = &stderrWriter{c, command.Stderr}
+	}
+	return mcp.Trace(t, c.frame)
+}
+
+// Dial returns a function for [host.Options] that records the connections of another.
+func (r *Ring) Dial(
+	dial func(ctx context.Context, s *config.Server) (mcp.Transport, error),
+) func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+	return func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
+		t, err := dial(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return r.Connect(t, s.Name, callerName(host.CallerFrom(ctx))), nil
+	}
+}
+
+// started begins the exchange of a process. Requests to an earlier process failed.
+func (c *connection) started(path string) {
+	id := c.ring.begin(&Exchange{Hop: Process, Server: c.server, Caller: c.caller, Method: "start", Target: path})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ring.end(c.process, "ended")
+	for open := range c.open {
+		c.ring.end(open, StatusFailed)
+	}
+	c.process, c.exact, c.current = id, nil, nil
+	clear(c.sent)
+	clear(c.received)
+	clear(c.open)
+}
+
+// line takes a line of a process, before it is decoded. Without a reader, a line that begins like a
+// message counts as a message.
+func (c *connection) line(sent bool, text []byte) {
+	if sent {
+		return // frame encodes the same text
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.exact = nil
+	isMessage := rawjson.Kind(text) == '{' || rawjson.Kind(text) == '['
+	if isMessage && c.ring.Keeps() {
+		_, err := jsonrpc.Decode(bytes.Clone(text))
+		if isMessage = err == nil; isMessage {
+			c.exact = bytes.Clone(text)
+		}
+	}
+	if !isMessage {
+		c.ring.add(c.process, Frame{Kind: Stdout}, text, nil)
+	}
+}
+
+// A stderrWriter records the lines of standard error.
+type stderrWriter struct {
+	connection *connection
+	next       io.Writer // may be nil
+}
+
+func (w *stderrWriter) Write(line []byte) (int, error) {
+	w.connection.mu.Lock()
+	id := w.connection.process
+	w.connection.mu.Unlock()
+	w.connection.ring.add(id, Frame{Kind: Stderr}, bytes.TrimSuffix(line, []byte{'\n'}), nil)
+	if w.next != nil {
+		return w.next.Write(line)
+	}
+	return len(line), nil
+}
+
+// frame takes a frame of mcp.Trace.
+func (c *connection) frame(f mcp.Frame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.Message == nil {
+		c.withoutMessage(&f)
+		return
+	}
+	m := f.Message
+	id := c.exchangeOf(f.Sent, m)
+	if c.ring.Keeps() {
+		if f.Method != "" {
+			c.ring.add(id, Frame{Kind: Header, Sent: f.Sent}, headerText(firstLine(&f), f.Header), nil)
+		}
+		text := c.exact
+		if text == nil || f.Sent {
+			text = jsonrpc.Append(nil, m)
+		}
+		c.ring.add(id, Frame{Kind: Message, Sent: f.Sent}, text, c.secrets(f.Sent, m))
+	} else {
+		c.ring.count(id, len(m.Params)+len(m.Result))
+	}
+	if !f.Sent {
+		c.exact = nil
+	}
+	c.settle(id, f.Sent, m)
+}
+
+// withoutMessage takes an HTTP request or response without a message, such as the request for the stream
+// of a session. Nothing relates a response to its request, so each is an exchange.
+func (c *connection) withoutMessage(f *mcp.Frame) {
+	id := c.ring.begin(&Exchange{Hop: HTTP, Revision: c.revision, Server: c.server, Caller: c.caller,
+		Method: f.Method, Target: "without a message"})
+	c.ring.add(id, Frame{Kind: Header, Sent: f.Sent}, headerText(firstLine(f), f.Header), nil)
+	status := StatusOK
+	if !f.Sent {
+		status = httpStatus(f.Status)
+	}
+	c.ring.end(id, status)
+}
+
+func firstLine(f *mcp.Frame) string {
+	if f.Sent {
+		return f.Method
+	}
+	return httpStatus(f.Status)
+}
+
+// exchangeOf returns the exchange that a message belongs to, which it begins for a request.
+func (c *connection) exchangeOf(sent bool, m *jsonrpc.Message) uint64 {
+	kind := m.Kind()
+	switch {
+	case kind == jsonrpc.Response && sent:
+		return c.received[m.ID]
+	case kind == jsonrpc.Response:
+		return c.sent[m.ID].id
+	}
+	p := partsOf(m.Params)
+	if kind == jsonrpc.Request && sent {
+		return c.request(m, &p)
+	}
+	if m.Method == driver.NotificationCancelled {
+		raw, _ := rawjson.Get(m.Params, "requestId")
+		var of jsonrpc.ID
+		if of.UnmarshalJSON(raw) == nil && c.sent[of].id != 0 {
+			return c.sent[of].id
+		}
+	}
+	id := c.latest()
+	if id == 0 {
+		id = c.begin(m.Method, &p)
+	}
+	if kind == jsonrpc.Request {
+		c.ring.update(id, func(x *Exchange) { x.Rounds++ })
+		if len(c.received) < maxPending {
+			c.received[m.ID] = id
+		}
+	}
+	return id
+}
+
+// secrets returns the names of secret members of a message. The schemas in lists and questions are not
+// hidden: their members have the same names.
+func (c *connection) secrets(sent bool, m *jsonrpc.Message) names {
+	method := m.Method
+	if m.Kind() == jsonrpc.Response && !sent {
+		method = c.sent[m.ID].method
+	}
+	isQuestion := !sent && (m.Method != "" || statusOf(method, m.Result, m.Error) == StatusQuestion)
+	if isQuestion {
+		c.ring.mask.learn(c.server, append(m.Params[:len(m.Params):len(m.Params)], m.Result...)) // one of them is empty
+		return nil
+	}
+	if method != driver.MethodToolsCall && !sent {
+		return nil
+	}
+	return c.ring.mask.of(c.server)
+}
+
+// request returns the exchange of a request to the server, which may continue an exchange with answers.
+func (c *connection) request(m *jsonrpc.Message, p *parts) uint64 {
+	r := request{method: m.Method, target: p.target}
+	if len(c.asking) > 0 {
+		key := askingKey(&r, m.Params)
+		if r.id = c.asking[key]; r.id != 0 {
+			delete(c.asking, key)
+			c.ring.update(r.id, func(x *Exchange) { x.Rounds, x.Status = x.Rounds+1, "" })
+		}
+	}
+	if r.id == 0 {
+		r.id = c.begin(m.Method, p)
+	}
+	if len(c.sent) < maxPending {
+		c.sent[m.ID] = r
+		c.open[r.id] = struct{}{}
+		c.current = append(c.current, r.id)
+	}
+	return r.id
+}
+
+// askingKey identifies a request that continues after a question: by the state of a result or of
+// params, or else by method and target.
+func askingKey(r *request, object []byte) string {
+	if raw, ok := rawjson.Get(object, "requestState"); ok {
+		return string(raw)
+	}
+	return r.method + " " + r.target
+}
+
+// begin begins an exchange with the server.
+func (c *connection) begin(method string, p *parts) uint64 {
+	if c.revision == "" {
+		c.revision = bounded(stringMember(p.meta, "io.modelcontextprotocol/protocolVersion"), maxText)
+	}
+	return c.ring.begin(&Exchange{Hop: Upstream, Revision: c.revision, Server: c.server, Caller: c.caller,
+		Method: method, Target: p.target, Trace: traceOf(p.meta), Queued: time.Now(), Sent: 1,
+		Cause: c.ring.causes.take(c.server, method, p)})
+}
+
+// latest returns the latest exchange that waits for a response, or 0.
+func (c *connection) latest() uint64 {
+	for len(c.current) > 0 {
+		id := c.current[len(c.current)-1]
+		if _, ok := c.open[id]; ok {
+			return id
+		}
+		c.current = c.current[:len(c.current)-1]
+	}
+	return 0
+}
+
+// settle changes the status of an exchange after a message.
+func (c *connection) settle(id uint64, sent bool, m *jsonrpc.Message) {
+	switch kind := m.Kind(); {
+	case kind == jsonrpc.Response && sent:
+		delete(c.received, m.ID)
+	case kind == jsonrpc.Response:
+		if r, ok := c.sent[m.ID]; ok {
+			delete(c.sent, m.ID)
+			delete(c.open, id)
+			c.latest() // removes exchanges that ended
+			c.respond(&r, m)
+		}
+	case kind == jsonrpc.Notification && m.Method == driver.NotificationCancelled && sent:
+		delete(c.open, id)
+		c.ring.end(id, StatusCancelled)
+	case kind == jsonrpc.Notification:
+		if _, waits := c.open[id]; !waits {
+			c.ring.end(id, StatusOK)
+		}
+	}
+}
+
+// respond settles an exchange after the response of the server.
+func (c *connection) respond(r *request, m *jsonrpc.Message) {
+	status := statusOf(r.method, m.Result, m.Error)
+	switch {
+	case status == StatusQuestion:
+		c.ring.update(r.id, func(x *Exchange) {
+			x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, since(x, time.Now()))
+		})
+		if len(c.asking) < maxPending {
+			c.asking[askingKey(r, m.Result)] = r.id
+		}
+		return
+	case r.method == driver.MethodInitialize:
+		c.revision = bounded(stringMember(m.Result, "protocolVersion"), maxText)
+		c.ring.update(r.id, func(x *Exchange) { x.Revision = c.revision })
+	case r.method == driver.MethodToolsList:
+		c.ring.mask.learn(c.server, m.Result)
+	}
+	c.ring.end(r.id, status)
+}
+
+// parts are members of the params of a request.
+type parts struct {
+	target          string // the item that the params name
+	meta, arguments []byte
+}
+
+func partsOf(params []byte) (p parts) {
+	for key, value := range rawjson.Members(params) {
+		switch string(key) {
+		case "name", "uri", "taskId":
+			p.target, _ = rawjson.Unquote(value)
+		case "_meta":
+			p.meta = value
+		case "arguments":
+			p.arguments = value
+		}
+	}
+	return p
+}
+
+func stringMember(object []byte, name string) string {
+	raw, _ := rawjson.Get(object, name)
+	text, _ := rawjson.Unquote(raw)
+	return text
+}
+
+// traceOf returns the trace id in the trace context of a `_meta`.
+func traceOf(meta []byte) string {
+	if !bytes.Contains(meta, []byte(`"traceparent"`)) {
+		return ""
+	}
+	_, rest, _ := strings.Cut(stringMember(meta, "traceparent"), "-")
+	id, _, _ := strings.Cut(rest, "-")
+	return bounded(id, maxText)
+}
