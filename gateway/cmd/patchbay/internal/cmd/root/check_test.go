@@ -69,6 +69,29 @@ func TestCheckInEveryRevision(t *testing.T) {
 	}
 }
 
+// The first file and its output in docs/checks.md are real.
+func TestDocumentedChecks(t *testing.T) {
+	guide, err := os.ReadFile("../../../../../../docs/checks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := listenHTTP(t, newServer("demo"))
+	t.Chdir(t.TempDir())
+	files := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(guide), -1)
+	output := regexp.MustCompile(`(?s)\$ patchbay check [^\n]*\n(.*?)` + "```").FindStringSubmatch(string(guide))
+	if len(files) != 2 || output == nil {
+		t.Fatalf("got %d files and the output %q", len(files), output)
+	}
+	if _, err := check.Parse("second.json", []byte(files[1][1])); err != nil {
+		t.Error(err)
+	}
+	writeFile(t, "patchbay-checks.json", files[0][1])
+	o := patchbay(t, "", "check", "patchbay-checks.json", url)
+	if got := regexp.MustCompile(`[0-9.]+ ms`).ReplaceAllString(o.stdout, "… ms"); got != output[1] {
+		t.Errorf("got\n%s\nwant\n%s%s", got, output[1], o.stderr)
+	}
+}
+
 func TestCheckReportsAndUpdates(t *testing.T) {
 	url := listenHTTP(t, newServer("odd"))
 	t.Chdir(t.TempDir())
