@@ -242,6 +242,7 @@ func (k *link) cut() {
 var consoleScreens = []screen{
 	{"light", 1440, 900, "light", nil}, {"dark", 1440, 900, "dark", nil},
 	{"phone", 390, 844, "light", phone}, {"phone-dark", 390, 844, "dark", phone},
+	{"zoom", 320, 256, "light", nil}, // 1280 pixels at 400 %
 }
 
 // consoleServers contains a server in each state.

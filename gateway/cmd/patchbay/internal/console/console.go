@@ -69,7 +69,7 @@ type Options struct {
 	Addr string
 	// Hosts are the names that the header Host may contain, besides localhost and loopback addresses.
 	Hosts []string
-	// Home is the path of the first page, with its query. Default: "/".
+	// Home is the path of the first page, with its query. Default: "/", also for a path without a screen.
 	Home string
 	// Version is the version of the program.
 	Version string
@@ -141,9 +141,6 @@ func New(o *Options) (*Console, error) {
 	if c.opts.Logger == nil {
 		c.opts.Logger = slog.Default()
 	}
-	if c.opts.Home == "" {
-		c.opts.Home = "/"
-	}
 	c.overview = newOverview(c)
 	var err error
 	if c.assets, err = readAssets(); err != nil {
@@ -151,6 +148,9 @@ func New(o *Options) (*Console, error) {
 	}
 	if err := c.register(c.routes()); err != nil {
 		return nil, err
+	}
+	if path, _, _ := strings.Cut(c.opts.Home, "?"); c.paths[path] == nil {
+		c.opts.Home = "/"
 	}
 	if c.pages, err = parsePages(c); err != nil {
 		return nil, err

@@ -100,7 +100,11 @@ func open(ctx context.Context, o *Options) (err error) {
 	gw := gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
 		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events}})
 	defer shutdown(gw)
-	web, err := console.New(o.consoleOptions(h, gw))
+	opts := o.consoleOptions(h, gw)
+	if len(c.Fixed) == 1 {
+		opts.Home = "/explore?" + url.Values{"server": start}.Encode()
+	}
+	web, err := console.New(opts)
 	if err != nil {
 		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (use --addr for another address)", err)}
 	}
