@@ -179,7 +179,7 @@ func (f *Field) Parse(line string) (value stdjson.RawMessage, err error) {
 	if err := f.check.Validate(value); err != nil {
 		return nil, err
 	}
-	return value, form.CheckFormat(f.schema, value)
+	return value, form.CheckFormat(form.StringMember(f.schema, "format"), value)
 }
 
 func (f *Field) parseList(text string) (stdjson.RawMessage, error) {

@@ -50,6 +50,7 @@ const (
 
 // A Field is a field of a form: a value, or the place of an absent value.
 type Field struct {
+	Scope       string // distinguishes the fields of the forms of a page; see [Form.SetScope]
 	Pointer     string // JSON pointer to the value
 	Name        string // of a member, or the index of an element; "" for the root
 	Title       string
@@ -78,6 +79,19 @@ type Form struct{ Root *Field }
 // IsContainer reports whether the field contains other fields.
 func (f *Field) IsContainer() bool {
 	return f.Kind == KindList || f.Kind == KindObject || f.Kind == KindMap
+}
+
+// ID identifies the field in a page.
+func (f *Field) ID() string { return f.Scope + f.Pointer }
+
+// SetScope sets the scope of all fields, because a page may contain several forms.
+func (f *Form) SetScope(scope string) { f.Root.setScope(scope) }
+
+func (f *Field) setScope(scope string) {
+	f.Scope = scope
+	for _, inner := range f.Fields {
+		inner.setScope(scope)
+	}
 }
 
 // Input returns the name of the field in a posted form: the pointer, or "#" for the root.
@@ -115,7 +129,7 @@ func (f *Form) JSON() (stdjson.RawMessage, error) {
 	before := f.Root.count()
 	text := f.Root.value()
 	if n := f.Root.count() - before; n > 0 {
-		return nil, fmt.Errorf("%d of the fields contain no valid value", n)
+		return nil, fmt.Errorf("fields without a valid value: %d", n)
 	}
 	if text == nil {
 		return nil, errors.New("no value is given")
@@ -146,11 +160,12 @@ func (f *Field) value() []byte {
 		return rawjson.AppendQuote(nil, f.Text)
 	case f.Kind != KindText && text != "":
 		raw := []byte(text)
-		if err := rawjson.Valid(raw); err != nil {
+		err := rawjson.Valid(raw)
+		switch {
+		case f.Kind == KindNumber && (err != nil || rawjson.Kind(raw) != '0'):
+			return f.refuse(fmt.Sprintf("got %.60q, want a number", text))
+		case err != nil:
 			return f.refuse("invalid JSON: " + err.Error())
-		}
-		if f.Kind == KindNumber && rawjson.Kind(raw) != '0' {
-			return f.refuse("want a number")
 		}
 		return raw
 	case f.Blank == BlankNull:
@@ -199,6 +214,22 @@ func (f *Field) refuse(problem string) []byte {
 // lines returns a text as a browser posts it, with the line ends of Unix.
 func lines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
+// CheckFormats adds a problem to each text that violates the format of its field, and reports whether
+// all texts are valid.
+func (f *Field) CheckFormats() bool {
+	ok := true
+	if f.Kind == KindText && f.Text != "" {
+		if err := CheckFormat(f.Format, rawjson.AppendQuote(nil, f.Text)); err != nil {
+			f.refuse(err.Error())
+			ok = false
+		}
+	}
+	for _, inner := range f.Fields {
+		ok = inner.CheckFormats() && ok
+	}
+	return ok
 }
 
 // Mark adds the problems of an error of [jsonschema.Schema.Validate] to the fields that their

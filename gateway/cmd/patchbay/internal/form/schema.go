@@ -178,14 +178,13 @@ func Bounds(schema []byte) (notes []string) {
 	return notes
 }
 
-// CheckFormat checks a string against the format of its schema, which JSON Schema treats as an
-// annotation. It accepts other values, and formats that it does not know.
-func CheckFormat(schema, value []byte) error {
+// CheckFormat checks a string against a format, which JSON Schema treats as an annotation. It accepts
+// other values, and formats that it does not know.
+func CheckFormat(format string, value []byte) error {
 	text, err := rawjson.Unquote(value)
 	if err != nil {
 		return nil // not a string
 	}
-	format := StringMember(schema, "format")
 	switch format {
 	case "email":
 		a, parse := mail.ParseAddress(text)
