@@ -23,6 +23,11 @@ var roles = map[string]console.Role{
 	"POST /theme":           console.RoleViewer,
 	"POST /servers/restart": console.RoleOperator,
 	"POST /servers/stop":    console.RoleOperator,
+	"GET /explore":          console.RoleViewer,
+	"GET /explore/data":     console.RoleViewer,
+	"POST /explore/run":     console.RoleOperator,
+	"POST /explore/cancel":  console.RoleOperator,
+	"POST /explore/answer":  console.RoleOperator,
 }
 
 func TestEachPathRequiresItsRole(t *testing.T) {

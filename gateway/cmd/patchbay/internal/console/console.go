@@ -74,7 +74,11 @@ type Options struct {
 	// Version is the version of the program.
 	Version string
 	// Connect returns a connection to a server as the principal p, with the names that the server uses.
+	// Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
+	// Target returns how other programs reach a server, for the commands that pages offer to copy.
+	// Default: a server of the configuration, by its name.
+	Target func(server string) *Target
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
@@ -109,6 +113,7 @@ type Console struct {
 	assets   *assets
 	logins   *logins
 	overview *overview
+	explorer *explorer
 	streams  chan struct{} // a token for each stream
 
 	ctx     context.Context // ends with Serve
@@ -141,7 +146,13 @@ func New(o *Options) (*Console, error) {
 	if c.opts.Logger == nil {
 		c.opts.Logger = slog.Default()
 	}
+	if c.opts.Connect == nil {
+		c.opts.Connect = func(context.Context, string, *mcp.Principal) (mcp.Transport, error) {
+			return nil, errors.New("this console does not connect to servers")
+		}
+	}
 	c.overview = newOverview(c)
+	c.explorer = newExplorer(c)
 	var err error
 	if c.assets, err = readAssets(); err != nil {
 		return nil, err
@@ -165,7 +176,8 @@ func New(o *Options) (*Console, error) {
 
 // routes returns all routes. A test lists them with their roles.
 func (c *Console) routes() []*route {
-	return slices.Concat(c.assets.routes(), c.overviewRoutes(), c.loginRoutes(), c.streamRoutes(), c.themeRoutes())
+	return slices.Concat(c.assets.routes(), c.overviewRoutes(), c.exploreRoutes(), c.loginRoutes(), c.streamRoutes(),
+		c.themeRoutes())
 }
 
 // listen listens at the address of the options.

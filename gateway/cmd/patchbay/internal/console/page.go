@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -326,6 +327,9 @@ func (c *Console) functions() template.FuncMap {
 		// time returns a time for the attribute datetime; the text of a time element is that of clock.
 		"time":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 		"clock": func(t time.Time) string { return t.Local().Format("15:04:05") },
+		// bytes returns a number of bytes for people, indent JSON with line ends.
+		"bytes":  term.FormatBytes,
+		"indent": func(raw json.RawMessage) string { return indented(raw) },
 		// assets returns the digest of the assets, with which live.js notices a newer console.
 		"assets": func() string { return c.assets.digest },
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -180,6 +181,7 @@ func (c *Console) follow(ctx context.Context) {
 			c.opts.Logger.Warn("console: events of the gateway ended", "error", err)
 		}
 		c.overview.forget("")
+		c.explorer.catalogues.forget("")
 		c.Changed()
 		if !sleep(ctx, streamRetry) {
 			return
@@ -211,6 +213,9 @@ func (c *Console) readEvents(ctx context.Context) error {
 		var e struct{ Type, Server string }
 		if json.Unmarshal([]byte(data), &e) == nil && e.Type != "call" {
 			c.overview.forget(e.Server)
+		}
+		if slices.Contains([]string{"server", "catalogue", "drift", "config"}, e.Type) {
+			c.explorer.catalogues.forget(e.Server)
 		}
 		c.Changed()
 	}

@@ -75,7 +75,7 @@ func TestStreamSendsChanges(t *testing.T) {
 		t.Errorf("first pass: got %q", got)
 	}
 	s.send(b, http.MethodPost, "/servers/restart", url.Values{"server": {"fs"}})
-	for _, id := range r.until("server-fs", `class="chip data">read<`) {
+	for _, id := range r.until("server-fs", `>read</a>`) {
 		if id == "server-broken" {
 			t.Errorf("the stream sent server-broken, which did not change")
 		}

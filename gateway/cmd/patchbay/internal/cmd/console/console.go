@@ -100,7 +100,7 @@ func open(ctx context.Context, o *Options) (err error) {
 	gw := gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
 		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events}})
 	defer shutdown(gw)
-	opts := o.consoleOptions(h, gw)
+	opts := o.consoleOptions(h, gw, c)
 	if len(c.Fixed) == 1 {
 		opts.Home = "/explore?" + url.Values{"server": start}.Encode()
 	}
@@ -118,7 +118,7 @@ func open(ctx context.Context, o *Options) (err error) {
 	return web.Serve(ctx)
 }
 
-func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway) *console.Options {
+func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway, c *hosting.Config) *console.Options {
 	addr := o.Addr
 	if addr != "" {
 		addr = observe.WithLoopbackHost(addr)
@@ -126,7 +126,31 @@ func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway) *console.Opt
 	return &console.Options{Admin: gw.AdminClient, Addr: addr, Version: build.Version(), Logger: o.IO.Logger(),
 		Connect: func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
 			return mcp.InMemory(h.For(&policy.Caller{Principal: p, Server: server})), nil
-		}}
+		},
+		Target: func(server string) *console.Target { return targetOf(c, server) }}
+}
+
+// targetOf returns how other programs reach a server, without secrets.
+func targetOf(c *hosting.Config, server string) *console.Target {
+	t := &console.Target{}
+	if c.InProcess[server] != nil {
+		t.Command = []string{"patchbay", "serve", "--stdio"}
+		return t
+	}
+	if s := c.Entries[server]; s != nil {
+		t.Name, t.URL = c.Targets[server].Name, s.URL
+		if s.Command != "" {
+			t.Command = append([]string{s.Command}, s.Args...)
+		}
+	}
+	if fixed := c.Fixed[server]; fixed != nil {
+		t.URL, t.Command = fixed.URL, fixed.Command
+	}
+	if t.URL != "" {
+		t.URL = target.PublicURL(t.URL)
+	}
+	t.Command = target.PublicArguments(t.Command)
+	return t
 }
 
 // announce prints the URL on standard error and opens the browser. On a terminal, each line of

@@ -46,9 +46,10 @@ function isSame(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 }
 
-// morph changes an element into another one with the same name.
-function morph(old, fresh) {
+// morph changes an element into another one with the same name. force also replaces what a person typed.
+function morph(old, fresh, force) {
   copyAttributes(fresh, old);
+  const typed = force && isField(old) ? fresh.value : null;
   if (old.dataset.since) {
     return; // live.js writes its text
   }
@@ -71,7 +72,7 @@ function morph(old, fresh) {
     }
     at = match.nextSibling;
     if (match.nodeType === Node.ELEMENT_NODE) {
-      morph(match, child);
+      morph(match, child, force);
     } else if (match.nodeValue !== child.nodeValue) {
       match.nodeValue = child.nodeValue;
     }
@@ -80,6 +81,9 @@ function morph(old, fresh) {
     const next = at.nextSibling;
     at.remove();
     at = next;
+  }
+  if (typed !== null) {
+    old.value = typed;
   }
 }
 
@@ -118,6 +122,9 @@ export function place(event, force = false) {
     return;
   }
   const fresh = parse(event.html);
+  if (Number(fresh.dataset.rev) < Number(old?.dataset.rev)) {
+    return; // the response to a form arrived after a newer event of the stream
+  }
   if (!old) {
     const list = document.getElementById(event.in);
     if (event.place === "prepend") {
@@ -129,7 +136,7 @@ export function place(event, force = false) {
     offer(old, event.html);
     return;
   } else if (old.nodeName === fresh.nodeName) {
-    morph(old, fresh);
+    morph(old, fresh, force);
   } else {
     old.replaceWith(fresh);
   }

@@ -1,0 +1,320 @@
+package console
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+)
+
+const (
+	// maxItems bounds the items of a kind that are listed: a server can send pages without end.
+	maxItems = 10_000
+	// catalogueRetry is the least time between two attempts to read the lists of a server that fails.
+	catalogueRetry = 10 * time.Second
+	// maxCatalogues bounds the catalogues of servers and persons that are kept.
+	maxCatalogues = 64
+)
+
+// An itemKind is a kind of items.
+type itemKind string
+
+// The kinds of items, as the URL of the page names them.
+const (
+	kindTools     itemKind = "tools"
+	kindResources itemKind = "resources"
+	kindTemplates itemKind = "templates"
+	kindPrompts   itemKind = "prompts"
+)
+
+var itemKinds = []itemKind{kindTools, kindResources, kindTemplates, kindPrompts}
+
+// An item is something that a server lists. It is immutable.
+type item struct {
+	Kind        itemKind
+	Name        string // of a tool or prompt; the URI of a resource, or the URI template
+	Title       string
+	Description string
+	Marks       []mark
+	Schema      stdjson.RawMessage // of the arguments; nil without arguments
+	Output      stdjson.RawMessage // schema of the structured content of a tool; may be nil
+	Definition  string             // the JSON of the item, indented
+	template    *mcp.ResourceTemplate
+}
+
+// A mark is a property of an item. Kind is the class of its badge.
+type mark struct{ Text, Kind string }
+
+// method returns the method that uses the item.
+func (i *item) method() string {
+	switch i.Kind {
+	case kindTools:
+		return driver.MethodToolsCall
+	case kindPrompts:
+		return driver.MethodPromptsGet
+	}
+	return driver.MethodResourcesRead
+}
+
+// takesArguments reports whether requests contain arguments.
+func (i *item) takesArguments() bool { return i.Kind == kindTools || i.Kind == kindPrompts }
+
+// target returns the name of the item, or the URI of the resource that the arguments of a template
+// name.
+func (i *item) target(input []byte) string {
+	if i.template == nil {
+		return i.Name
+	}
+	uri, err := i.expand(input)
+	if err != nil {
+		return i.Name
+	}
+	return uri
+}
+
+// expand returns the URI for the arguments of a template.
+func (i *item) expand(input []byte) (string, error) {
+	vars := map[string]any{}
+	for name, value := range rawjson.Members(input) {
+		text, err := rawjson.Unquote(value)
+		if err != nil {
+			return "", fmt.Errorf("invalid variable %q: must be a string", name)
+		}
+		vars[string(name)] = text
+	}
+	return i.template.Expand(vars)
+}
+
+// params returns the params of a request. The bytes of the arguments are unchanged.
+func (i *item) params(input []byte) stdjson.RawMessage {
+	if !i.takesArguments() {
+		return slices.Concat([]byte(`{"uri":`), rawjson.AppendQuote(nil, i.target(input)), []byte("}"))
+	}
+	name := rawjson.AppendQuote(nil, i.Name)
+	return slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), input, []byte("}"))
+}
+
+// send sends a request. CallTool repeats arguments in the headers that the tool declares, and Do does not.
+func (i *item) send(ctx context.Context, c *mcp.Client, input stdjson.RawMessage) error {
+	if i.Kind == kindTools {
+		_, err := c.CallTool(ctx, i.Name, input)
+		return err
+	}
+	if i.template != nil {
+		if _, err := i.expand(input); err != nil {
+			return err
+		}
+	}
+	_, err := c.Do(ctx, i.method(), i.params(input))
+	return err
+}
+
+// newItem returns an item with its definition.
+func newItem(kind itemKind, name, title, description string, definition any) *item {
+	i := &item{Kind: kind, Name: name, Title: title, Description: description}
+	if text, err := stdjson.Marshal(definition); err == nil {
+		i.Definition = indented(text)
+	}
+	return i
+}
+
+func toolItem(t *mcp.Tool) *item {
+	i := newItem(kindTools, t.Name, t.DisplayName(), t.Description, t)
+	i.Schema, i.Output = t.InputSchema, t.OutputSchema
+	readOnly, destructive, idempotent, openWorld := t.Annotations.Hints()
+	switch {
+	case readOnly:
+		i.Marks = append(i.Marks, mark{"reads", "ok"})
+	case destructive:
+		i.Marks = append(i.Marks, mark{"may destroy", "bad"})
+	default:
+		i.Marks = append(i.Marks, mark{"writes", "warn"})
+	}
+	if idempotent && !readOnly {
+		i.Marks = append(i.Marks, mark{"idempotent", "idle"})
+	}
+	if !openWorld {
+		i.Marks = append(i.Marks, mark{"closed world", "idle"})
+	}
+	return i
+}
+
+func promptItem(p *mcp.Prompt) *item {
+	i := newItem(kindPrompts, p.Name, p.Title, p.Description, p)
+	schema := []byte(`{"type":"object"}`)
+	properties, required := []byte("{}"), []string{}
+	for _, a := range p.Arguments {
+		about := rawjson.Set([]byte(`{"type":"string"}`), "description", rawjson.AppendQuote(nil, a.Description))
+		properties = rawjson.Set(properties, a.Name, about)
+		if a.Required {
+			required = append(required, string(rawjson.AppendQuote(nil, a.Name)))
+		}
+	}
+	schema = rawjson.Set(schema, "properties", properties)
+	i.Schema = rawjson.Set(schema, "required", []byte("["+strings.Join(required, ",")+"]"))
+	return i
+}
+
+func templateItem(t *mcp.ResourceTemplate) *item {
+	i := newItem(kindTemplates, t.URITemplate, t.Title, t.Description, t)
+	i.template = t
+	properties := []byte("{}")
+	for expression := range strings.SplitSeq(t.URITemplate, "{") {
+		inside, _, ok := strings.Cut(expression, "}")
+		if !ok {
+			continue
+		}
+		for name := range strings.SplitSeq(strings.TrimLeft(inside, "+#./;?&"), ",") {
+			name, _, _ = strings.Cut(strings.TrimSuffix(name, "*"), ":")
+			properties = rawjson.Set(properties, name, []byte(`{"type":"string"}`))
+		}
+	}
+	i.Schema = rawjson.Set([]byte(`{"type":"object","additionalProperties":false}`), "properties", properties)
+	return i
+}
+
+func resourceItem(r *mcp.Resource) *item {
+	i := newItem(kindResources, r.URI, r.Title, r.Description, r)
+	if i.Title == "" {
+		i.Title = r.Name
+	}
+	if r.MIMEType != "" {
+		i.Marks = []mark{{r.MIMEType, "idle"}}
+	}
+	return i
+}
+
+// A catalogue contains the lists of a server, as a person sees them. It is immutable.
+type catalogue struct {
+	Began    time.Time // of loading
+	Loaded   bool
+	Err      string
+	Info     mcp.Implementation
+	Revision string
+	About    string // instructions of the server
+	Items    map[itemKind][]*item
+	Problems map[itemKind]string // of lists that cannot be read
+}
+
+// find returns an item, or nil.
+func (c *catalogue) find(kind itemKind, name string) *item {
+	at := slices.IndexFunc(c.Items[kind], func(i *item) bool { return i.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return c.Items[kind][at]
+}
+
+// catalogues contains the catalogues of servers. It is safe for concurrent use.
+type catalogues struct {
+	console *Console
+
+	mu    sync.Mutex // guards the fields below
+	all   map[runsKey]*catalogue
+	stale map[runsKey]bool
+}
+
+// of returns the catalogue of a server for a principal. It loads the catalogue in the background,
+// because a page must not wait for a server, and again after forget.
+func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
+	key := runsKey{server, personOf(p)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.all[key]
+	failed := known != nil && known.Err != "" && time.Since(known.Began) < catalogueRetry
+	if known != nil && (!c.stale[key] || failed) {
+		return known
+	}
+	delete(c.stale, key)
+	loading := &catalogue{Began: time.Now()}
+	shown := loading
+	if known != nil && known.Err == "" {
+		shown = known // the old lists are shown until the new lists are loaded
+	}
+	c.all[key] = shown
+	if len(c.all) > maxCatalogues {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.all)), func(a, b runsKey) int {
+			return c.all[a].Began.Compare(c.all[b].Began)
+		})
+		delete(c.all, oldest)
+	}
+	c.console.background(func(ctx context.Context) {
+		loaded := c.load(ctx, server, p)
+		loaded.Began = loading.Began
+		c.mu.Lock()
+		if c.all[key] == shown {
+			c.all[key] = loaded
+		}
+		c.mu.Unlock()
+		c.console.Changed()
+	})
+	return shown
+}
+
+// forget makes the lists of a server stale, or of all servers for "".
+func (c *catalogues) forget(server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, known := range c.all {
+		if (server == "" || key.server == server) && known.Loaded {
+			c.stale[key] = true
+		}
+	}
+}
+
+// load connects to a server and reads its lists.
+func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) *catalogue {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
+	defer cancel()
+	loaded := &catalogue{Loaded: true, Items: map[itemKind][]*item{}, Problems: map[itemKind]string{}}
+	transport, err := c.console.opts.Connect(ctx, server, p)
+	var client *mcp.Client
+	if err == nil {
+		client, err = mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.console.opts.Logger})
+	}
+	if err != nil {
+		loaded.Err = err.Error()
+		return loaded
+	}
+	defer client.Close()
+	loaded.Info, loaded.Revision, loaded.About = client.ServerInfo(), client.Revision(), client.Instructions()
+	can := client.Capabilities()
+	if can.Tools != nil {
+		list(loaded, kindTools, client.Tools(ctx), toolItem)
+	}
+	if can.Resources != nil {
+		list(loaded, kindResources, client.Resources(ctx), resourceItem)
+		list(loaded, kindTemplates, client.ResourceTemplates(ctx), templateItem)
+	}
+	if can.Prompts != nil {
+		list(loaded, kindPrompts, client.Prompts(ctx), promptItem)
+	}
+	return loaded
+}
+
+// list adds the items of a list.
+func list[T any](c *catalogue, kind itemKind, all iter.Seq2[T, error], convert func(T) *item) {
+	for one, err := range all {
+		if err != nil {
+			if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Code != mcp.CodeMethodNotFound {
+				c.Problems[kind] = err.Error()
+			}
+			return
+		}
+		if len(c.Items[kind]) == maxItems {
+			c.Problems[kind] = fmt.Sprintf("only the first %d are shown", maxItems)
+			return
+		}
+		c.Items[kind] = append(c.Items[kind], convert(one))
+	}
+}

@@ -1,0 +1,214 @@
+package console
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// An editor is the form or the JSON text of the arguments of an item.
+type editor struct {
+	At      explorePlace
+	Item    *item
+	Form    *form.Form // nil for JSON
+	Text    string     // JSON
+	Err     string
+	Invalid bool // the arguments violate the schema, and may be sent all the same
+	Timeout int  // in seconds
+	Role    Role
+}
+
+// A draft is an editor whose content is not sent.
+type draft struct {
+	id     int
+	person string
+	editor editor
+}
+
+// editorOf returns the draft of the URL, the arguments of the run that is shown, or an empty form.
+func (e *explorer) editorOf(r *request, p *explorePage) *editor {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.drafts {
+		if d.id == p.At.Draft && d.person == personOf(r.principal) && d.editor.At.Name == p.At.Name {
+			d.editor.At.Tab, d.editor.Role = p.At.Tab, r.role
+			return new(d.editor)
+		}
+	}
+	ed := &editor{At: p.At, Item: p.Item, Timeout: int(defaultRunTimeout.Seconds()), Role: r.role}
+	if p.Run == nil {
+		ed.Form = form.New(p.Item.Schema)
+		return ed
+	}
+	ed.Timeout, ed.Text = int(p.Run.Timeout.Seconds()), string(p.Run.Input)
+	if parsed, err := form.Parse(p.Item.Schema, p.Run.Input); err == nil && !p.Run.FromJSON {
+		ed.Form = parsed
+	}
+	return ed
+}
+
+// keep stores a draft and returns its page.
+func (e *explorer) keep(r *request, ed *editor) explorePlace {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.last++
+	ed.At.Draft, ed.At.Run = e.last, 0
+	e.drafts = append(e.drafts, &draft{e.last, personOf(r.principal), *ed})
+	e.drafts = e.drafts[max(0, len(e.drafts)-maxDrafts):]
+	return ed.At
+}
+
+// actRun runs the posted arguments. If a button of the form was pressed, or the arguments are invalid,
+// it shows the editor instead.
+func (e *explorer) actRun(r *request) (*Outcome, error) {
+	if err := r.ParseForm(); err != nil {
+		return nil, err
+	}
+	at := placeOf(url.Values{"server": {r.PostFormValue("at-server")}, "kind": {r.PostFormValue("at-kind")},
+		"name": {r.PostFormValue("at-name")}, "q": {r.PostFormValue("at-q")}, "run": {r.PostFormValue("at-run")}})
+	of := e.catalogues.of(at.Server, r.principal).find(at.Kind, at.Name)
+	if old := e.runs.find(at.Run, r.principal); of == nil && old != nil && old.Item.Name == at.Name {
+		of = old.Item
+	}
+	if of == nil && at.Kind == kindResources {
+		of = resourceItem(&mcp.Resource{URI: at.Name})
+	}
+	if of == nil {
+		return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_item",
+			Detail: fmt.Sprintf("the server lists no %q: refresh the page", at.Name)}
+	}
+	seconds, err := strconv.Atoi(r.PostFormValue("at-timeout"))
+	if err != nil {
+		seconds = 0 // which is invalid
+	}
+	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.role}
+	input, err := ed.read(r.PostForm)
+	if err != nil {
+		return nil, invalidRun(err)
+	}
+	if input == nil {
+		location := e.keep(r, ed)
+		return &Outcome{Location: location.URL(), Fragments: []Fragment{{ID: "editor", Part: "editor", Data: ed}}}, nil
+	}
+	started, err := e.runs.start(at.Server, r.principal, of, input, time.Duration(seconds)*time.Second, ed.Form == nil)
+	if err != nil {
+		return nil, invalidRun(err)
+	}
+	e.console.Changed()
+	to := at
+	to.Run = started.ID
+	out := &Outcome{Location: to.URL()}
+	if at.Run == 0 { // the page shows the last run
+		p := &explorePage{At: at, Run: e.runPage(r, started), Role: r.role}
+		out.Fragments = []Fragment{{ID: "editor", Part: "editor", Data: ed}, {ID: "run", Part: "run", Data: p}}
+	}
+	return out, nil
+}
+
+func invalidRun(err error) error {
+	return &gateway.Problem{Status: http.StatusBadRequest, Code: "invalid_run", Detail: err.Error()}
+}
+
+// read fills in the editor with posted values. It returns the arguments, or nil if the editor must be
+// shown: a button was pressed or a value is invalid.
+func (ed *editor) read(posted url.Values) (stdjson.RawMessage, error) {
+	do := posted.Get("do")
+	var input stdjson.RawMessage
+	if posted.Get("mode") == "json" {
+		text := strings.ReplaceAll(posted.Get("text"), "\r\n", "\n")
+		ed.Text = text
+		if err := checkArguments(text); err != nil {
+			ed.Err = err.Error()
+			return nil, nil
+		}
+		input = stdjson.RawMessage(strings.TrimSpace(text))
+		if do == "form" {
+			var err error
+			if ed.Form, err = form.Parse(ed.Item.Schema, input); err != nil {
+				ed.Err = "The form cannot show this text: " + err.Error() + "."
+			}
+			return nil, nil
+		}
+	} else {
+		var err error
+		if ed.Form, err = form.Read(ed.Item.Schema, posted); err != nil {
+			return nil, err
+		}
+		if form.Pressed(posted) {
+			return nil, nil
+		}
+		if input, err = ed.Form.JSON(); err != nil {
+			ed.Err = "Not sent: " + err.Error() + "."
+			return nil, nil
+		}
+		if do == "json" {
+			ed.Form, ed.Text = nil, indentedExactly(input)
+			return nil, nil
+		}
+	}
+	if do != "anyway" && ed.Item.Schema != nil && !ed.check(input) {
+		return nil, nil
+	}
+	return input, nil
+}
+
+// check validates the arguments and reports whether they are valid.
+func (ed *editor) check(input []byte) bool {
+	schema, err := jsonschema.Compile(ed.Item.Schema)
+	if err != nil {
+		return true // the server decides
+	}
+	err = schema.Validate(input)
+	if err == nil {
+		return true
+	}
+	ed.Err, ed.Invalid = "Not sent: the arguments violate the schema.", true
+	invalid, ok := errors.AsType[*jsonschema.ValidationError](err)
+	switch {
+	case ed.Form != nil:
+		ed.Form.Mark(err)
+	case ok:
+		for _, p := range invalid.Problems {
+			ed.Err += "\n" + strings.TrimPrefix(p.Path+": "+p.Text, ": ")
+		}
+	default:
+		ed.Err += "\n" + err.Error()
+	}
+	return false
+}
+
+// checkArguments returns an error with the line and column unless a text is a JSON object.
+func checkArguments(text string) error {
+	err := rawjson.Valid([]byte(text))
+	if err == nil && rawjson.Kind([]byte(text)) != '{' {
+		return errors.New("the arguments must be a JSON object")
+	}
+	syntax, ok := errors.AsType[*stdjson.SyntaxError](stdjson.Unmarshal([]byte(text), new(any)))
+	if err == nil || !ok {
+		return err
+	}
+	before := text[:min(int(max(syntax.Offset-1, 0)), len(text))]
+	line, column := strings.Count(before, "\n")+1, len([]rune(before[strings.LastIndexByte(before, '\n')+1:]))+1
+	return fmt.Errorf("line %d, column %d: %w", line, column, syntax)
+}
+
+// indentedExactly returns JSON with line ends, and the same numbers and strings.
+func indentedExactly(raw []byte) string {
+	var b bytes.Buffer
+	if stdjson.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}

@@ -1,0 +1,376 @@
+package console_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// An echoServer has tools that show how a run reaches a server. It records the params of calls.
+type echoServer struct {
+	*mcp.Server
+	mu      sync.Mutex // guards the fields below
+	params  []string
+	stopped chan struct{} // closed when the tool wait is cancelled
+}
+
+func newEchoServer(revision string) *echoServer {
+	e := &echoServer{stopped: make(chan struct{})}
+	record := func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if arguments, ok := req.Param("arguments"); ok && req.Method == "tools/call" {
+				e.mu.Lock()
+				e.params = append(e.params, string(arguments))
+				e.mu.Unlock()
+			}
+			return next.ServeMCP(ctx, req)
+		})
+	}
+	e.Server = mcp.NewServer("echo", "1", &mcp.ServerOptions{Revisions: []string{revision},
+		Middleware: []mcp.Middleware{record}})
+	schema := json.RawMessage(`{"type":"object","properties":{"n":{"type":"number","maximum":1e30},"s":{"type":"string"},
+		"o":{"type":"object","additionalProperties":{}},"l":{"type":"array","items":{"type":"string"}}}}`)
+	mcp.AddTool(e.Server, &mcp.Tool{Name: "echo", InputSchema: schema},
+		func(ctx context.Context, _ map[string]any) (map[string]any, error) {
+			mcp.Progress(ctx, 1, 2, "half of it")
+			mcp.Logger(ctx).Info("a log line")
+			return map[string]any{"rows": []any{map[string]any{"id": 1, "name": "<b>x</b>"}}}, nil
+		})
+	mcp.AddTool(e.Server, &mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
+		name, err := mcp.Ask[string](ctx, "name", "Which name?", nil)
+		if errors.Is(err, mcp.ErrDeclined) {
+			return "declined", nil
+		}
+		return "hello " + name, err
+	})
+	mcp.AddTool(e.Server, &mcp.Tool{Name: "model"}, func(ctx context.Context, _ struct{}) (string, error) {
+		r, err := mcp.Sample(ctx, "s", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{
+			{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("Sum up.")}}}})
+		if err != nil {
+			return "", err
+		}
+		return "the model says " + r.Text(), nil
+	})
+	mcp.AddTool(e.Server, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
+		<-ctx.Done()
+		close(e.stopped)
+		return "", context.Cause(ctx)
+	})
+	return e
+}
+
+func (e *echoServer) last() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.params) == 0 {
+		return ""
+	}
+	return e.params[len(e.params)-1]
+}
+
+// A visitor uses Explore as a browser without scripts.
+type visitor struct {
+	*site
+	browser *http.Client
+}
+
+// newVisitor serves a console whose server fs is reached with transport.
+func newVisitor(t *testing.T, transport func() mcp.Transport) *visitor {
+	t.Helper()
+	s := newSite(t, func(o *console.Options) {
+		o.Connect = func(_ context.Context, server string, _ *mcp.Principal) (mcp.Transport, error) {
+			if server != "fs" {
+				return nil, errors.New("no such server")
+			}
+			return transport(), nil
+		}
+	})
+	return &visitor{s, s.browser()}
+}
+
+func (v *visitor) see(path string) string {
+	v.t.Helper()
+	res, text := v.send(v.browser, http.MethodGet, path, nil)
+	if res.StatusCode != http.StatusOK {
+		v.t.Fatalf("GET %s: status %d\n%s", path, res.StatusCode, text)
+	}
+	return text
+}
+
+// await fetches a page until it contains a text.
+func (v *visitor) await(path, text string) string {
+	v.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		page := v.see(path)
+		if strings.Contains(page, text) {
+			return page
+		}
+		if time.Now().After(deadline) {
+			v.t.Fatalf("GET %s: no %q in\n%s", path, text, page)
+		}
+	}
+}
+
+// post sends a form and returns the page to which the response redirects.
+func (v *visitor) post(path string, values url.Values) string {
+	v.t.Helper()
+	res, text := v.send(v.browser, http.MethodPost, path, values)
+	if res.StatusCode != http.StatusSeeOther {
+		v.t.Fatalf("POST %s %v: status %d\n%s", path, values, res.StatusCode, text)
+	}
+	return res.Header.Get("Location")
+}
+
+// run posts the values of the editor for a tool and returns the page of the run.
+func (v *visitor) run(tool string, values url.Values) string {
+	v.t.Helper()
+	all := url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {tool}, "at-timeout": {"60"},
+		"mode": {"form"}, "open:": {""}, "do": {"run"}}
+	for name, value := range values {
+		all[name] = value
+	}
+	return v.post("/explore/run", all)
+}
+
+var runID = regexp.MustCompile(`run=(\d+)`)
+
+func (v *visitor) runID(page string) string {
+	v.t.Helper()
+	found := runID.FindStringSubmatch(page)
+	if found == nil {
+		v.t.Fatalf("%s shows no run", page)
+	}
+	return found[1]
+}
+
+// TestRunsReachServers runs tools over each transport, with a session and without.
+func TestRunsReachServers(t *testing.T) {
+	for _, kind := range mcptest.Transports() {
+		for _, revision := range []string{"2025-11-25", mcptest.Modern} {
+			t.Run(kind+" "+revision, func(t *testing.T) {
+				server := newEchoServer(revision)
+				v := newVisitor(t, func() mcp.Transport { return mcptest.Transport(t, server, kind) })
+				v.await("/explore?server=fs", `name=echo&amp;server=fs`)
+
+				const typed = `{ "n":12345678901234567890.10,  "s" : "caf\u00e9 \/" }`
+				at := v.run("echo", url.Values{"mode": {"json"}, "text": {typed}})
+				page := v.await(at, "&lt;b&gt;x&lt;/b&gt;")
+				for _, want := range []string{"revision <span class=\"data\">" + revision, `<th scope="col">id</th>`, "half of it",
+					"patchbay call fs echo"} {
+					if !strings.Contains(page, want) {
+						t.Errorf("the page of the run lacks %q:\n%s", want, page)
+					}
+				}
+				if got := server.last(); got != typed {
+					t.Errorf("the server received the arguments %s, want %s", got, typed)
+				}
+				v.run("echo", url.Values{"/n": {"1.50"}, "/s": {"a\r\nb"}, "open:/o": {"", "=k"}, "/o/k": {"[1.0]"}})
+				const assembled = `{"n":1.50,"s":"a\nb","o":{"k":[1.0]}}`
+				if !waitUntil(func() bool { return server.last() == assembled }) {
+					t.Errorf("the server received the arguments %s, want %s", server.last(), assembled)
+				}
+
+				at = v.run("ask", nil)
+				v.await(at, "Which name?")
+				answer := url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"}, "open:": {""}}
+				v.post("/explore/answer", answer)
+				v.await(at, "missing required property")
+				answer.Set("/value", "Ann")
+				v.post("/explore/answer", answer)
+				v.await(at, "hello Ann")
+				at = v.run("ask", nil)
+				v.await(at, "Which name?")
+				v.post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"decline"}})
+				v.await(at, ">declined</pre>")
+
+				at = v.run("model", nil)
+				v.await(at, "Sum up.")
+				v.post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"}, "text": {"all"}})
+				v.await(at, "the model says all")
+
+				at = v.run("wait", nil)
+				v.await(at, ">running</span>")
+				v.post("/explore/cancel", url.Values{"run": {v.runID(at)}})
+				v.await(at, ">cancelled</span>")
+				<-server.stopped
+			})
+		}
+	}
+}
+
+func waitUntil(is func() bool) bool {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if is() {
+			return true
+		}
+	}
+	return false
+}
+
+// The editor keeps the typed text when it is switched between form and JSON, and when it is refused.
+func TestEditorKeepsTheTypedText(t *testing.T) {
+	server := newEchoServer(mcptest.Modern)
+	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
+	v.await("/explore?server=fs", `name=echo&amp;server=fs`)
+	for _, test := range []struct {
+		name   string
+		values url.Values
+		want   []string
+	}{
+		{"form to JSON", url.Values{"/n": {"1.0"}, "/s": {"é"}, "do": {"json"}}, []string{"{\n  \"n\": 1.0,\n  \"s\": \"é\"\n}</textarea>"}},
+		{"JSON to form", url.Values{"mode": {"json"}, "text": {`{"n":1.0}`}, "do": {"form"}}, []string{`name="/n" value="1.0"`}},
+		{"JSON that no form shows", url.Values{"mode": {"json"}, "text": {`{"n": "1"}`}, "do": {"form"}},
+			[]string{`{&#34;n&#34;: &#34;1&#34;}</textarea>`, "The form cannot show this text: /n is a string"}},
+		{"invalid JSON", url.Values{"mode": {"json"}, "text": {"{\r\n  \"n\": x}"}}, []string{"line 2, column 8"}},
+		{"no object", url.Values{"mode": {"json"}, "text": {"[]"}}, []string{"must be a JSON object"}},
+		{"invalid number", url.Values{"/n": {"twelve"}}, []string{"want a number", `value="twelve"`}},
+		{"against the schema", url.Values{"/n": {"1e31"}}, []string{`value="anyway"`, `class="error data"`}},
+		{"add an item", url.Values{"add": {"/l"}, "/s": {"kept"}}, []string{`name="/l/0"`, "kept</textarea>"}},
+		{"many fields", url.Values{"open:/l": {"499"}, "add": {"/l"}}, nil},
+	} {
+		values := url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"echo"}, "at-timeout": {"60"},
+			"mode": {"form"}, "open:": {""}, "do": {"run"}}
+		for name, value := range test.values {
+			values[name] = value
+		}
+		res, text := v.send(v.browser, http.MethodPost, "/explore/run", values)
+		if test.want == nil {
+			if res.StatusCode != http.StatusBadRequest {
+				t.Errorf("%s: status %d, want 400", test.name, res.StatusCode)
+			}
+			continue
+		}
+		if res.StatusCode != http.StatusSeeOther {
+			t.Fatalf("%s: status %d\n%s", test.name, res.StatusCode, text)
+		}
+		page := v.see(res.Header.Get("Location"))
+		for _, want := range test.want {
+			if !strings.Contains(page, want) && !strings.Contains(html.UnescapeString(page), want) {
+				t.Errorf("%s: the page lacks %q:\n%s", test.name, want, page)
+			}
+		}
+	}
+	if got := server.last(); got != "" {
+		t.Errorf("the server received %s, want no call", got)
+	}
+	v.run("echo", url.Values{"/n": {"1e31"}, "do": {"anyway"}})
+	if !waitUntil(func() bool { return server.last() == `{"n":1e31}` }) {
+		t.Errorf("the server received %q, want the invalid arguments", server.last())
+	}
+}
+
+// Text of a server is shown as text, with hidden characters escaped, and its data with the type that
+// the data itself has.
+func TestHostileServersAreShownAsText(t *testing.T) {
+	const evil = `</textarea><script>alert(1)</script><img src=x onerror=alert(1)>` + "\u202e\u200b"
+	png := []byte("\x89PNG\r\n\x1a\n and more")
+	server := mcp.NewServer(evil, "1", nil)
+	schema := json.RawMessage(fmt.Sprintf(`{"type":"object","title":%[1]q,"description":%[1]q,"properties":{%[1]q:{"type":"string",
+		"title":%[1]q,"description":%[1]q,"default":%[1]q},"e":{"enum":[%[1]q]},"f":{"type":"object","properties":{%[1]q:{}}}}}`,
+		strings.NewReplacer("\u202e", "", "\u200b", "").Replace(evil)))
+	mcp.AddTool(server, &mcp.Tool{Name: "evil", Title: evil, Description: evil, InputSchema: schema},
+		func(context.Context, map[string]any) (*mcp.CallToolResult, error) {
+			svg := &mcp.ResourceContents{URI: "x:svg", MIMEType: "image/svg+xml", Text: "<svg onload=alert(1)>"}
+			return &mcp.CallToolResult{Content: []mcp.ContentBlock{mcp.Text(evil),
+				&mcp.ImageContent{MIMEType: "image/svg+xml", Data: []byte("<svg onload=alert(1)></svg>")},
+				&mcp.ImageContent{MIMEType: "text/html", Data: png}, &mcp.EmbeddedResource{Resource: svg},
+				&mcp.ResourceLink{URI: "javascript:alert(1)", Name: evil}}}, nil
+		})
+	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
+	pages := []string{v.await("/explore?server=fs", "name=evil")}
+	at := v.post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"evil"},
+		"at-timeout": {"9"}, "mode": {"json"}, "text": {"{}"}})
+	pages = append(pages, v.await(at, "shown as source"), v.see("/explore?server=fs&tab=schema"),
+		v.see("/explore?server=fs&tab=definition"))
+	for i, page := range pages {
+		for _, forbidden := range []string{"<script>alert", "<img src=x", "<svg onload", "\u202e", "href=\"javascript:"} {
+			if strings.Contains(page, forbidden) {
+				t.Errorf("page %d contains %q", i, forbidden)
+			}
+		}
+	}
+	if !strings.Contains(pages[0], `\u{202e}`) {
+		t.Errorf("hidden characters are not visible:\n%s", pages[0])
+	}
+	for part, want := range []string{"text/plain; charset=utf-8", "text/plain; charset=utf-8", "image/png"} {
+		res, _ := v.send(v.browser, http.MethodGet, fmt.Sprintf("/explore/data?run=%s&part=%d", v.runID(at), part), nil)
+		if got := res.Header.Get("Content-Type"); got != want || res.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("part %d: got type %q, want %q", part, got, want)
+		}
+	}
+	for _, part := range []string{"-2", "5", "x"} {
+		if res, _ := v.send(v.browser, http.MethodGet, "/explore/data?run="+v.runID(at)+"&part="+part, nil); res.StatusCode != http.StatusNotFound {
+			t.Errorf("part %s: status %d, want 404", part, res.StatusCode)
+		}
+	}
+}
+
+func TestManyToolsAreListedAndFiltered(t *testing.T) {
+	server := mcp.NewServer("many", "1", nil)
+	for i := range 1000 {
+		mcp.AddTool(server, &mcp.Tool{Name: fmt.Sprintf("tool_%04d", i)},
+			func(context.Context, struct{}) (string, error) { return "", nil })
+	}
+	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
+	row := regexp.MustCompile(`<span class="name data">(\w+)`)
+	names := func(page string) (all []string) {
+		list := page[strings.Index(page, `<ul id="items"`):]
+		for _, found := range row.FindAllStringSubmatch(list[:strings.Index(list, "</ul>")], -1) {
+			all = append(all, found[1])
+		}
+		return all
+	}
+	all := names(v.await("/explore?server=fs", "tool_0999"))
+	if len(all) != 1000 || !slices.IsSorted(all) {
+		t.Errorf("listed %d tools, want 1000 in the order of the server", len(all))
+	}
+	if got, want := names(v.see("/explore?server=fs&q=L_099")), []string{"tool_0990", "tool_0991", "tool_0992", "tool_0993",
+		"tool_0994", "tool_0995", "tool_0996", "tool_0997", "tool_0998", "tool_0999"}; !slices.Equal(got, want) {
+		t.Errorf("filtered: got %q, want %q", got, want)
+	}
+}
+
+// The history of a server contains its last runs, and the runs of another person are invisible.
+func TestHistoryIsBounded(t *testing.T) {
+	server := newEchoServer(mcptest.Modern)
+	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
+	v.await("/explore?server=fs", `name=echo&amp;server=fs`)
+	var at string
+	for range 205 {
+		at = v.run("echo", nil)
+		v.await(at, ">done</span>")
+	}
+	if page := v.see(at); !strings.Contains(page, "History: 200 runs") {
+		t.Errorf("the page does not show 200 runs:\n%s", page)
+	}
+	if page := v.see("/explore?server=fs&name=echo&run=3"); strings.Contains(page, "<h3>Run 3</h3>") {
+		t.Error("the page shows a run that left the history")
+	}
+}
+
+// A page is drawn while its server does not respond, and names the error of a server that fails.
+func TestServersThatDoNotRespond(t *testing.T) {
+	v := newVisitor(t, func() mcp.Transport { return mcp.Command("/no/such/program") })
+	if page := v.see("/explore?server=fs"); !strings.Contains(page, "Connecting to fs") && !strings.Contains(page, "/no/such/program") {
+		t.Errorf("the page shows no state:\n%s", page)
+	}
+	v.await("/explore?server=fs", "/no/such/program")
+	v.await("/explore?server=broken", "no such server")
+	if res, _ := v.send(v.browser, http.MethodGet, "/explore?server=none", nil); res.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown server: status %d, want 404", res.StatusCode)
+	}
+}

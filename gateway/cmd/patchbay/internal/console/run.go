@@ -1,0 +1,284 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	stdjson "encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+)
+
+const (
+	// maxRuns bounds the history of a server: a person looks for a run of today, not of last week.
+	maxRuns = 200
+	// maxRunBytes bounds the arguments and results that the history of a server stores.
+	maxRunBytes = 64 << 20
+	// maxRunning bounds the runs of a server in progress. Each waits for a server or a person.
+	maxRunning = 16
+	// maxRunLogs bounds the log messages that a run shows, the last ones.
+	maxRunLogs = 200
+	// startTimeout bounds connecting to a server, which a package runner may have to download first.
+	startTimeout = 2 * time.Minute
+	// defaultRunTimeout is how long a run waits for the server. Progress restarts the time.
+	defaultRunTimeout = time.Minute
+	// maxRunTimeout is the longest time that a person may select.
+	maxRunTimeout = time.Hour
+)
+
+// A runPhase is what a run does.
+type runPhase string
+
+// The phases of a run. The last three are its end.
+const (
+	runConnecting runPhase = "connecting"
+	runRunning    runPhase = "running"
+	runDone       runPhase = "done"
+	runFailed     runPhase = "failed"
+	runCancelled  runPhase = "cancelled"
+)
+
+// errRunCancelled is the cause of the end of a run that a person cancels.
+var errRunCancelled = errors.New("cancelled in the console")
+
+// A run is a request that a person sends to a server. It is safe for concurrent use.
+type run struct {
+	ID        int
+	Server    string
+	Item      *item
+	Input     stdjson.RawMessage // the arguments, as they were typed
+	FromJSON  bool               // the arguments were typed as JSON
+	Timeout   time.Duration
+	Started   time.Time
+	principal *mcp.Principal
+	console   *Console
+	cancel    context.CancelCauseFunc
+
+	mu     sync.Mutex // guards the fields below
+	state  runState
+	raw    stdjson.RawMessage // the last result
+	nextID int                // of a question
+}
+
+// A runState is what a run shows. Its slices must not be changed.
+type runState struct {
+	Version   int // rises with each change
+	Phase     runPhase
+	Ended     time.Time
+	Revision  string
+	Headers   int // arguments that were repeated in HTTP headers
+	Progress  *mcp.ProgressUpdate
+	Logs      []*mcp.LoggingMessage
+	Dropped   int // log messages before Logs
+	Questions []*question
+	Result    *result
+	Err       string
+	Code      int // of a JSON-RPC error
+}
+
+// Ended reports whether a phase is an end of a run.
+func (p runPhase) Ended() bool { return p == runDone || p == runFailed || p == runCancelled }
+
+// snapshot returns the state.
+func (r *run) snapshot() runState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+// update changes the state and tells the pages.
+func (r *run) update(change func(s *runState)) {
+	r.mu.Lock()
+	change(&r.state)
+	r.state.Version++
+	r.mu.Unlock()
+	r.console.Changed()
+}
+
+// execute sends the request and waits for its end.
+func (r *run) execute(ctx context.Context) {
+	result, err := r.send(ctx)
+	r.update(func(s *runState) {
+		s.Ended, s.Result, s.Phase = time.Now(), result, runDone
+		if err != nil {
+			s.Err, s.Phase = err.Error(), runFailed
+			if e, ok := errors.AsType[*mcp.Error](err); ok {
+				s.Code = e.Code
+			}
+		}
+		if err != nil && errors.Is(context.Cause(ctx), errRunCancelled) {
+			s.Phase = runCancelled
+		}
+		for _, q := range s.Questions {
+			s.answered(q.ID, "withdrawn")
+		}
+	})
+}
+
+// send connects and sends the request. The result may be set although there is an error.
+func (r *run) send(ctx context.Context) (*result, error) {
+	starting, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
+	defer cancel()
+	transport, err := r.console.opts.Connect(starting, r.Server, r.principal)
+	if err != nil {
+		return nil, err
+	}
+	client, err := mcp.Connect(starting, transport, r.options())
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	r.update(func(s *runState) { s.Phase, s.Revision = runRunning, client.Revision() })
+	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Timeout: r.Timeout, LogLevel: "debug", NoCache: true,
+		Progress: func(p mcp.ProgressUpdate) { r.update(func(s *runState) { s.Progress = &p }) }})
+	err = r.Item.send(ctx, client, r.Input)
+	raw := r.result()
+	if raw == nil {
+		return nil, err
+	}
+	shown := newResult(r.Item, raw)
+	if errors.Is(err, mcp.ErrInvalidResult) && len(shown.Problems) > 0 {
+		err = nil // the page shows the result with its problems
+	}
+	return shown, err
+}
+
+// options returns the options of the client: the server may ask the person who runs.
+func (r *run) options() *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		Info:   mcp.Implementation{Name: "patchbay-console", Version: cmp.Or(r.console.opts.Version, "devel")},
+		Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
+		Log: func(_ context.Context, m *mcp.LoggingMessage) {
+			r.update(func(s *runState) {
+				s.Logs = append(slices.Clone(s.Logs), m)
+				if extra := len(s.Logs) - maxRunLogs; extra > 0 {
+					s.Logs, s.Dropped = s.Logs[extra:], s.Dropped+extra
+				}
+			})
+		},
+		LogLevel: "debug", Logger: r.console.opts.Logger, Middleware: []mcp.Middleware{r.observe},
+	}
+}
+
+// observe keeps the exact result of the request, which may violate its schema.
+func (r *run) observe(next mcp.Handler) mcp.Handler {
+	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		res, err := next.ServeMCP(ctx, req)
+		raw, ok := res.(mcp.RawResult)
+		if ok && req.Method == r.Item.method() && res.ResultType() != driver.ResultInputRequired {
+			r.mu.Lock()
+			r.raw, r.state.Headers = stdjson.RawMessage(slices.Clone(raw)), len(req.HeaderParams)
+			r.mu.Unlock()
+		}
+		return res, err
+	})
+}
+
+// result returns the exact result, or nil.
+func (r *run) result() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.raw
+}
+
+// size returns how many bytes the run stores.
+func (r *run) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.Input) + 2*len(r.raw) // the result is also stored decoded
+}
+
+// runs contains the runs of all servers and persons. It is safe for concurrent use.
+type runs struct {
+	console *Console
+
+	mu   sync.Mutex // guards the fields below
+	last int        // ID
+	all  map[runsKey][]*run
+}
+
+// A runsKey identifies a history.
+type runsKey struct{ server, person string }
+
+// personOf identifies a principal; "" is the local user.
+func personOf(p *mcp.Principal) string {
+	if p == nil {
+		return ""
+	}
+	return p.Issuer + "\n" + p.Subject
+}
+
+// start starts a run.
+func (h *runs) start(server string, p *mcp.Principal, of *item, input []byte, timeout time.Duration,
+	fromJSON bool) (*run, error) {
+	if timeout <= 0 || timeout > maxRunTimeout {
+		return nil, fmt.Errorf("invalid timeout %v: must be at most %v", timeout, maxRunTimeout)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := runsKey{server, personOf(p)}
+	running := 0
+	for _, r := range h.all[key] {
+		if !r.snapshot().Phase.Ended() {
+			running++
+		}
+	}
+	if running == maxRunning {
+		return nil, fmt.Errorf("%d runs of the server are in progress: cancel a run first", maxRunning)
+	}
+	h.last++
+	ctx, cancel := context.WithCancelCause(h.console.ctx)
+	r := &run{ID: h.last, Server: server, Item: of, Input: input, FromJSON: fromJSON, Timeout: timeout,
+		Started: time.Now(), principal: p, console: h.console, cancel: cancel, state: runState{Phase: runConnecting}}
+	h.all[key] = h.trim(append(h.all[key], r))
+	h.console.background(func(context.Context) { // ends with ctx, which ends with Serve
+		defer cancel(nil)
+		r.execute(ctx)
+	})
+	return r, nil
+}
+
+// trim drops the oldest runs that have ended, until the rest fits the limits.
+func (h *runs) trim(all []*run) []*run {
+	bytes := 0
+	for _, r := range all {
+		bytes += r.size()
+	}
+	for i := 0; i < len(all) && (len(all) > maxRuns || bytes > maxRunBytes); {
+		if !all[i].snapshot().Phase.Ended() {
+			i++
+			continue
+		}
+		bytes -= all[i].size()
+		all = slices.Delete(slices.Clone(all), i, i+1)
+	}
+	return all
+}
+
+// of returns the history of a server for a person, the oldest run first.
+func (h *runs) of(server string, p *mcp.Principal) []*run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := runsKey{server, personOf(p)}
+	h.all[key] = h.trim(h.all[key])
+	return slices.Clone(h.all[key])
+}
+
+// find returns a run of a person, or nil.
+func (h *runs) find(id int, p *mcp.Principal) *run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, all := range h.all {
+		at := slices.IndexFunc(all, func(r *run) bool { return r.ID == id })
+		if key.person == personOf(p) && at >= 0 {
+			return all[at]
+		}
+	}
+	return nil
+}
