@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -332,5 +334,31 @@ func TestConsoleHostileNames(t *testing.T) {
 	}
 	if p.has("main img") || p.has("main script") || strings.ContainsAny(text, "\u202e\u200b") {
 		t.Errorf("the page contains markup or hidden characters of a server:\n%s", text)
+	}
+}
+
+// Without scripts, a person pastes the link, uses forms, and refreshes the page.
+func TestConsoleWithoutScripts(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, `{"mcpServers": {}}`)
+	p := newTab(t, browser)
+	p.do("disable scripts", func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: true})
+		return chromedp.Void{}, err
+	})
+	p.open(w.url)
+	p.enter("#token", w.url)
+	p.click("#login button")
+	p.waitForText("servers ready")
+	p.click("#server-demo form[action='/servers/stop'] button")
+	p.waitFor("the new state", `document.querySelector("#server-demo.idle") !== null`)
+	p.click("#server-demo form[action='/servers/restart'] button")
+	p.waitFor("the next state", `document.querySelector("#server-demo.ok") !== null`)
+	for !strings.Contains(p.text(), "roll_dice") { // the console lists the tools after the page
+		p.click("[data-refresh]")
+	}
+	if p.read(chromedp.Evaluate[string](`String(document.querySelector("#connection").hidden)`)) != "true" {
+		t.Error("the page runs scripts")
 	}
 }
