@@ -173,7 +173,7 @@ func TestCataloguesShareDefinitions(t *testing.T) {
 		t.Error("a catalogue with other names changed the items of this one")
 	}
 	raw := catalogue.Server{Name: "raw", Lists: s.Lists}
-	if item := merge(&catalogue.Options{Single: true}, raw).Find(catalogue.Tools, "read"); &item.Raw[0] != &item.Definition[0] {
+	if item := merge(&catalogue.Options{Single: true}, raw).Find(catalogue.Tools, "read"); string(item.Definition()) != string(item.Raw) {
 		t.Error("a definition that does not change was copied")
 	}
 }
@@ -182,7 +182,7 @@ func TestSharedDefinitionsFollowSettingsAndViews(t *testing.T) {
 	s := server("b", map[catalogue.Kind][]string{catalogue.Resources: {resource("ui://x")},
 		catalogue.Tools: {`{"name":"show","inputSchema":{"type":"object"},"_meta":{"ui":{"resourceUri":"ui://x"}}}`}})
 	definition := func(servers ...catalogue.Server) string {
-		return string(merge(nil, servers...).Find(catalogue.Tools, "b__show").Definition)
+		return string(merge(nil, servers...).Find(catalogue.Tools, "b__show").Definition())
 	}
 	before := definition(s)
 	if got := definition(withURIs("a", "ui://x"), s); got == before || !strings.Contains(got, "ui://patchbay/b/") {

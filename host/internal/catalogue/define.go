@@ -62,7 +62,7 @@ func same(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || bytes.Equal(a, b))
 }
 
-// define returns the public definition of an item.
+// define returns the public definition of an item, but with its original name or URI.
 func (i *Item) define() json.RawMessage {
 	var description string
 	var hidden []string
@@ -75,11 +75,6 @@ func (i *Item) define() json.RawMessage {
 	found := false
 	out := rewrite(i.Raw, func(key string, value []byte) []byte {
 		switch {
-		case key == kinds[i.Kind].id:
-			if i.Public == i.Original {
-				return value
-			}
-			return jsonscan.AppendQuote(nil, i.Public)
 		case key == "description" && described:
 			found = true
 			return jsonscan.AppendQuote(nil, description)

@@ -19,7 +19,7 @@ func definition(t *testing.T, item string, o *catalogue.ServerOptions) string {
 	if len(c.Items(catalogue.Tools)) != 1 {
 		t.Fatalf("%s was left out: %v", item, c.Problems())
 	}
-	return string(c.Items(catalogue.Tools)[0].Definition)
+	return string(c.Items(catalogue.Tools)[0].Definition())
 }
 
 func TestOnlyTheNameOfADefinitionChanges(t *testing.T) {
@@ -113,8 +113,8 @@ func FuzzDefinition(f *testing.F) {
 		if json.Unmarshal(tool.Raw, &want) != nil {
 			return // a number beyond float64
 		}
-		if err := json.Unmarshal(tool.Definition, &got); err != nil {
-			t.Fatalf("%s: %v", tool.Definition, err)
+		if err := json.Unmarshal(tool.Definition(), &got); err != nil {
+			t.Fatalf("%s: %v", tool.Definition(), err)
 		}
 		want["name"] = tool.Public
 		for _, key := range []string{"title", "description", "outputSchema", "annotations", "icons", "execution", "_meta"} {
@@ -135,7 +135,7 @@ func FuzzDefinition(f *testing.F) {
 			schema["required"] = slices.DeleteFunc(r, func(name any) bool { return name == hidden || name == alsoHidden })
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s:\ngot  %s\nwant %v", item, tool.Definition, want)
+			t.Errorf("%s:\ngot  %s\nwant %v", item, tool.Definition(), want)
 		}
 	})
 }

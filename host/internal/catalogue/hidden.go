@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"iter"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/patchbay-mcp/patchbay/uritemplate"
 )
 
@@ -54,9 +56,6 @@ func hidesURI(templates map[string]struct{}, uri string, budget *int) bool {
 
 // Has reports whether the list contains an item, hidden or not.
 func (l *List) Has(original string) bool {
-	if l == nil {
-		return false
-	}
 	_, ok := l.find(original)
 	return ok
 }
@@ -77,14 +76,10 @@ func (l *List) Digests() iter.Seq2[string, [sha256.Size]byte] {
 
 // Definition returns the definition of an original name or URI as the server sent it, or nil.
 func (l *List) Definition(original string) json.RawMessage {
-	if l == nil {
-		return nil
+	if i, ok := l.find(original); ok {
+		return l.entries[i].raw
 	}
-	i, ok := l.find(original)
-	if !ok {
-		return nil
-	}
-	return l.entries[i].raw
+	return nil
 }
 
 // Hidden returns the item of a public name that its list hides, and that the caller could see
@@ -92,4 +87,4 @@ func (l *List) Definition(original string) json.RawMessage {
 func (c *Catalogue) Hidden(k Kind, public string) *Item { return c.kinds[k].hidden[public] }
 
 // DigestOf returns the SHA-256 digest of a valid value in the canonical form of [Item].
-func DigestOf(raw json.RawMessage) [sha256.Size]byte { return digestOf(raw) }
+func DigestOf(raw json.RawMessage) [sha256.Size]byte { return digestOf(raw, new(jsontext.Value)) }

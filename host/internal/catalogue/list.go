@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -55,6 +54,8 @@ type parser struct {
 	*List
 	seen map[string]bool // original names
 	more int             // problems beyond maxListProblems
+
+	scratch jsontext.Value // see digestOf
 }
 
 func (p *parser) add(s Severity, name, reason string) {
@@ -113,7 +114,7 @@ func (p *parser) item(raw []byte) {
 	if strings.ContainsFunc(name, visible.Hidden) {
 		p.add(Flagged, name, "the name has control, invisible or bidirectional characters")
 	}
-	e := &entry{kind: p.kind, original: name, raw: raw, digest: digestOf(raw)}
+	e := &entry{kind: p.kind, original: name, raw: raw, digest: digestOf(raw, &p.scratch)}
 	if p.kind == Tools {
 		e.view = viewOf(raw)
 	}
@@ -137,17 +138,20 @@ func (p *parser) finish() *List {
 func nameOf(kind Kind, item []byte) string { return jsonscan.GetString(item, kinds[kind].id) }
 
 // digestOf returns the SHA-256 digest of a valid value in canonical form: RFC 8785, except that
-// numbers keep their text, because two numbers may round to the same float64.
-func digestOf(raw json.RawMessage) [sha256.Size]byte {
-	v := jsontext.Value(slices.Clone(raw))
-	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)); err != nil {
+// numbers keep their text, because two numbers may round to the same float64. It overwrites scratch.
+func digestOf(raw json.RawMessage, scratch *jsontext.Value) [sha256.Size]byte {
+	*scratch = append((*scratch)[:0], raw...)
+	if scratch.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
 		return sha256.Sum256(raw)
 	}
-	return sha256.Sum256(v)
+	return sha256.Sum256(*scratch)
 }
 
 // find returns the position of an item.
 func (l *List) find(original string) (i int, ok bool) {
+	if l == nil {
+		return 0, false
+	}
 	return slices.BinarySearchFunc(l.entries, original, func(e *entry, name string) int {
 		return cmp.Compare(e.original, name)
 	})
@@ -176,18 +180,4 @@ func (l *List) Problems() []Problem {
 // Equal reports whether two lists contain the same items in any order.
 func (l *List) Equal(other *List) bool {
 	return l.Len() == other.Len() && (l.Len() == 0 || l.digest == other.digest)
-}
-
-// All returns the original names or URIs with their definitions as sent, sorted by name.
-func (l *List) All() iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		if l == nil {
-			return
-		}
-		for _, e := range l.entries {
-			if !yield(e.original, e.raw) {
-				return
-			}
-		}
-	}
 }

@@ -11,7 +11,7 @@ import (
 
 // listed returns the names of a list.
 func listed(l *catalogue.List) (names []string) {
-	for name := range l.All() {
+	for name := range l.Digests() {
 		names = append(names, name)
 	}
 	return names
@@ -89,7 +89,8 @@ func TestPagesAreJoinedAndInvalidOnesLeftOut(t *testing.T) {
 func TestOfDuplicateNamesTheFirstIsUsed(t *testing.T) {
 	second := `{"name":"x","inputSchema":{"type":"object"},"description":"delete all"}`
 	l := catalogue.Parse(catalogue.Tools, page(catalogue.Tools, tool("x")), page(catalogue.Tools, second, `{"\u006eame":"x","inputSchema":{}}`))
-	for name, raw := range l.All() {
+	for name := range l.Digests() {
+		raw := l.Definition(name)
 		if name != "x" || string(raw) != tool("x") {
 			t.Errorf("got %s, want the first definition", raw)
 		}

@@ -195,13 +195,13 @@ func TestSingleModeKeepsNamesAndDefinitions(t *testing.T) {
 	s.Options = nil
 	c = merge(o, s)
 	wantNames(t, c, catalogue.Tools, "search_tools", "x.y/z")
-	if got := string(c.Find(catalogue.Tools, "x.y/z").Definition); got != odd {
+	if got := string(c.Find(catalogue.Tools, "x.y/z").Definition()); got != odd {
 		t.Errorf("got %s, want %s", got, odd)
 	}
 	null := `{"name":"x","title":null,"inputSchema":{}}`
 	s = server("a", map[catalogue.Kind][]string{catalogue.Tools: {null}, catalogue.Resources: {resource("patchbay://b/x")}})
 	merge(&catalogue.Options{Names: catalogue.Unprefixed}, s)
-	if got := string(merge(o, s).Find(catalogue.Tools, "x").Definition); got != null {
+	if got := string(merge(o, s).Find(catalogue.Tools, "x").Definition()); got != null {
 		t.Errorf("got %s after another merge, want %s", got, null)
 	}
 	if r, ok := c.Route("patchbay://b/x"); !ok || r.URI != "patchbay://b/x" {

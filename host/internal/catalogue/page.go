@@ -67,8 +67,8 @@ func nameDigest(name string) string {
 // newPage builds the page that starts at an index. It returns the index behind the last item too.
 func newPage(items []*Item, from, limit int) (array json.RawMessage, to int) {
 	to, size := from, len("[]")
-	for to < len(items) && to-from < limit && (to == from || size+len(items[to].Definition) <= maxPageBytes) {
-		size += len(items[to].Definition) + len(",")
+	for to < len(items) && to-from < limit && (to == from || size+items[to].Size() <= maxPageBytes) {
+		size += items[to].Size() + len(",")
 		to++
 	}
 	array = append(make([]byte, 0, size), '[')
@@ -76,7 +76,7 @@ func newPage(items []*Item, from, limit int) (array json.RawMessage, to int) {
 		if i > 0 {
 			array = append(array, ',')
 		}
-		array = append(array, item.Definition...)
+		array = item.AppendDefinition(array)
 	}
 	return append(array, ']'), to
 }

@@ -36,7 +36,7 @@ func TestTheFirstServerKeepsAURI(t *testing.T) {
 	wantRoute(t, c, "file:///z", "", "")
 	wantRoute(t, c, "patchbay://c/file%3A%2F%2F%2Fx", "", "")
 	wantRoute(t, c, "patchbay://a/file%3A%2F%2F%2Fx", "a", "file:///x")
-	if got := string(c.Items(catalogue.Resources)[2].Definition); got != resource("patchbay://b/file%3A%2F%2F%2Fx") {
+	if got := string(c.Items(catalogue.Resources)[2].Definition()); got != resource("patchbay://b/file%3A%2F%2F%2Fx") {
 		t.Errorf("got the definition %s", got)
 	}
 	if r, _ := c.Route("patchbay://b/file%3A%2F%2F%2Fx"); r.Item != c.Items(catalogue.Resources)[2] {
@@ -153,11 +153,11 @@ func TestTrapPrefixBreaksAppPages(t *testing.T) {
 	// The tool of the later server leads to its own page.
 	want := `{"ui":{"resourceUri":"ui://patchbay/timer/ui%3A%2F%2Fapp%2Fmain","visibility":["model","app"]},` +
 		`"ui/resourceUri":"ui://patchbay/timer/ui%3A%2F%2Fapp%2Fmain","x":1}`
-	if got := string(c.Find(catalogue.Tools, "timer__show").Definition); got != app("timer__show", want) {
+	if got := string(c.Find(catalogue.Tools, "timer__show").Definition()); got != app("timer__show", want) {
 		t.Errorf("got  %s\nwant %s", got, app("timer__show", want))
 	}
 	wantRoute(t, c, "ui://patchbay/timer/ui%3A%2F%2Fapp%2Fmain", "timer", "ui://app/main")
-	if got := string(c.Find(catalogue.Tools, "clock__show").Definition); !strings.Contains(got, `"resourceUri":"ui://app/main"`) {
+	if got := string(c.Find(catalogue.Tools, "clock__show").Definition()); !strings.Contains(got, `"resourceUri":"ui://app/main"`) {
 		t.Errorf("got %s, want the unchanged page", got)
 	}
 	// A page calls the tools of its server by their original names.

@@ -20,7 +20,7 @@ const bytesPerToken = 4
 // Tokens estimates the number of tokens of all visible tool definitions.
 func (c *Catalogue) Tokens() (n int) {
 	for _, item := range c.kinds[Tools].items {
-		n += len(item.Definition)
+		n += item.Size()
 	}
 	return n / bytesPerToken
 }
@@ -64,7 +64,7 @@ func newIndex(items []*Item) *index {
 		}
 		x.add(i, item.text("title"), weightTitle)
 		x.add(i, item.Description(), weightDescription)
-		schema, _ := jsonscan.Get(item.Definition, "inputSchema")
+		schema, _ := jsonscan.Get(item.body, "inputSchema")
 		properties, _ := jsonscan.Get(schema, "properties")
 		size := 0
 		for name := range jsonscan.Members(properties) {

@@ -47,14 +47,10 @@ type Item struct {
 	Public   string // the name, URI or template as callers know it
 	// Raw is the definition as the server sent it.
 	Raw json.RawMessage
-	// Definition is the definition with its public name or URI, as lists contain it. Other members
-	// are unchanged, except as configured by ServerOptions. Except in single mode, two mistakes that
-	// cost some clients their whole list are corrected: known members that are null are removed, also
-	// in icons, arguments and annotations, and an input schema without a type gets the type object.
-	Definition json.RawMessage
 	// Digest is the SHA-256 digest of Raw in canonical form.
 	Digest [sha256.Size]byte
 
+	body    json.RawMessage // the public definition, but with Original: Raw itself without other changes
 	options *ServerOptions
 	single  bool   // only configured changes
 	view    string // the public URI of a tool's view, if it differs from the original URI

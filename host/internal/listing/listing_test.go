@@ -110,7 +110,7 @@ func names(t *testing.T, l *listing.Lists) string {
 		t.Fatal(err)
 	}
 	var all []string
-	for name := range list.All() {
+	for name := range list.Digests() {
 		all = append(all, name)
 	}
 	return strings.Join(all, " ")

@@ -79,7 +79,7 @@ func (t searcher) page(c *catalogue.Catalogue) json.RawMessage {
 	keep := t.Servers().Settings.Tools.Keep
 	for _, item := range c.Items(catalogue.Tools) {
 		if config.Match(keep, item.Public) {
-			b = append(append(b, ','), item.Definition...)
+			b = item.AppendDefinition(append(b, ','))
 		}
 	}
 	return append(b, ']')
@@ -195,13 +195,13 @@ func (t searcher) callFound(ctx context.Context, req *mcp.Request, args *searchA
 func found(items []*catalogue.Item) mcp.Result {
 	list := []byte(`{"tools":[`)
 	for n, item := range items {
-		if len(list)+len(item.Definition) > maxFoundBytes {
+		if len(list)+item.Size() > maxFoundBytes {
 			break
 		}
 		if n > 0 {
 			list = append(list, ',')
 		}
-		list = append(list, item.Definition...)
+		list = item.AppendDefinition(list)
 	}
 	list = append(list, "]}"...)
 	b := jsonscan.AppendQuote([]byte(`{"resultType":"complete","content":[{"type":"text","text":`), string(list))

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -58,21 +57,16 @@ func recordDrift(p *Pool, kind catalogue.Kind, old, now *catalogue.List) {
 		return
 	}
 	d := &listDrift{List: kind.Member()}
-	before := map[string]json.RawMessage{}
-	for name, raw := range old.All() {
-		before[name] = raw
-	}
-	for name, raw := range now.All() {
-		switch was, ok := before[name]; {
-		case !ok:
+	for name := range now.Digests() {
+		switch {
+		case !old.Has(name):
 			d.add(&d.Added, name)
-		case !bytes.Equal(was, raw):
+		case !bytes.Equal(old.Definition(name), now.Definition(name)):
 			d.add(&d.Changed, name)
 		}
-		delete(before, name)
 	}
-	for name := range old.All() {
-		if _, ok := before[name]; ok {
+	for name := range old.Digests() {
+		if !now.Has(name) {
 			d.add(&d.Removed, name)
 		}
 	}
