@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -32,6 +33,10 @@ const (
 	// maxNoise limits the kept lines of standard output that are no messages, and maxNoiseLine each of
 	// them, in bytes.
 	maxNoise, maxNoiseLine = 5, 1 << 10
+	// shellTimeout bounds the login shell, whose files may start slow programs.
+	shellTimeout = 10 * time.Second
+	// pathMark begins the line with the PATH of the login shell, after the output of its files.
+	pathMark = "patchbay-path:"
 	// maxShownVariables limits the shown names of variables: an environment contains dozens.
 	maxShownVariables = 12
 )
@@ -40,16 +45,15 @@ const (
 type process struct {
 	*run
 
-	mu      sync.Mutex    // guards the fields below
-	stderr  *connect.Tail // of the last start
-	pids    []int
-	noise   []string // lines of standard output that are no messages
-	others  int      // further such lines
-	isFirst sync.Once
+	mu         sync.Mutex    // guards the fields up to firstAfter
+	stderr     *connect.Tail // of the last start
+	pids       []int
+	noise      []string      // lines of standard output that are no messages
+	others     int           // further such lines
+	firstAfter time.Duration // the time to the first line of standard output; 0 before it
 
-	began       time.Time
 	first       chan struct{} // closed at the first line of standard output
-	firstAfter  time.Duration // set before first is closed
+	began       time.Time
 	connected   chan struct{} // closed at the end of the negotiation; guards the fields below
 	negotiation Check         // its observations
 	client      *mcp.Client
@@ -81,60 +85,64 @@ var installed = map[string]string{
 }
 
 func (p *process) findProgram(ctx context.Context, c *Check) {
-	name := p.target.Command[0]
-	if strings.ContainsRune(filepath.ToSlash(name), '/') {
-		path := name
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(p.target.Directory, path)
-		}
-		if _, err := exec.LookPath(path); err != nil {
-			c.see("%v", err)
-			c.end(Fail, "correct the path of the program, or make the file executable")
-			return
-		}
-		c.see("%s", path)
-		return
+	name, path := p.target.Command[0], p.target.Command[0]
+	hasDirectory := strings.ContainsRune(filepath.ToSlash(name), '/')
+	if hasDirectory && !filepath.IsAbs(path) {
+		path = filepath.Join(p.target.Directory, path)
 	}
-	path, err := exec.LookPath(name)
-	if err == nil {
+	path, err := exec.LookPath(path)
+	suite := installed[strings.TrimSuffix(strings.ToLower(name), ".exe")]
+	switch {
+	case err == nil:
 		c.see("%s", path)
 		return
+	case hasDirectory:
+		c.see("%v", err)
+		c.end(Fail, "correct the path of the program, or make the file executable")
+		return
+	case suite != "":
+		c.end(Fail, "install %s, which contains %s, or write the whole path of %[2]s", suite, name)
+	default:
+		c.end(Fail, "install %s, or write its whole path", name)
 	}
 	c.see("%s is not installed, or not in PATH", name)
-	directories := filepath.SplitList(os.Getenv("PATH"))
-	c.see("PATH %s", strings.Join(directories, string(filepath.ListSeparator)))
-	program := strings.TrimSuffix(strings.ToLower(name), ".exe")
-	if errors.Is(err, exec.ErrDot) {
-		c.end(Fail, "write the path of the program, such as ./%s: a program of the current directory is not run by its name", name)
+	c.see("PATH %s", os.Getenv("PATH"))
+	if p.LoginShell {
+		p.askLoginShell(ctx, c, name)
+	} else {
+		c.Next += "; if your terminal finds it, --login-shell shows the difference"
+	}
+}
+
+// askLoginShell shows whether the user's login shell finds a program, and the directories of its PATH
+// that this process lacks.
+func (p *process) askLoginShell(ctx context.Context, c *Check, name string) {
+	ctx, cancel := context.WithTimeout(ctx, shellTimeout)
+	defer cancel()
+	shell := cmp.Or(os.Getenv("SHELL"), "/bin/sh")
+	cmd := exec.CommandContext(ctx, shell, "-l", "-c", `printf '\n`+pathMark+`%s\n' "$PATH"`)
+	cmd.WaitDelay = time.Second
+	text, err := cmd.Output()
+	_, after, found := strings.Cut(string(text), "\n"+pathMark)
+	if !found {
+		c.see("login shell %s printed no PATH: %v", shell, err)
 		return
 	}
-	next := "install " + name + ", or write its whole path"
-	if suite, known := installed[program]; known {
-		next = fmt.Sprintf("install %s, which contains %s, or write the whole path of %[2]s", suite, name)
+	line, _, _ := strings.Cut(after, "\n")
+	others := target.Difference(filepath.SplitList(line), filepath.SplitList(os.Getenv("PATH")))
+	for _, directory := range others {
+		if path, err := exec.LookPath(filepath.Join(directory, name)); err == nil {
+			c.see("your login shell finds %s", path)
+		}
 	}
-	if p.LoginShell {
-		p.askLoginShell(ctx, c, name, directories)
-	} else {
-		next += "; if your terminal finds it, --login-shell shows the difference"
-	}
-	c.end(Fail, "%s", next)
+	c.see("only in the PATH of your login shell: %s", listed(others))
 }
 
 func (p *process) findDirectory(_ context.Context, c *Check) {
-	directory := p.target.Directory
-	if directory == "" {
-		directory, _ = os.Getwd()
-	}
-	info, err := os.Stat(directory)
-	switch {
-	case err != nil:
-		c.see("%v", err)
-		c.end(Fail, "create the directory, or correct --cwd or the member cwd of the configuration")
-	case !info.IsDir():
-		c.see("%s is no directory", directory)
-		c.end(Fail, "correct --cwd or the member cwd of the configuration")
-	default:
-		c.see("%s", directory)
+	directory := cmp.Or(p.target.Directory, ".")
+	c.see("%s", directory)
+	if info, err := os.Stat(directory); err != nil || !info.IsDir() {
+		c.end(Fail, "create the directory, or correct cwd in the configuration or --cwd")
 	}
 }
 
@@ -176,7 +184,8 @@ func listed(names []string) string {
 	case len(names) == 0:
 		return "none"
 	case len(names) > maxShownVariables:
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxShownVariables], ", "), len(names)-maxShownVariables)
+		more := len(names) - maxShownVariables
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxShownVariables], ", "), more)
 	}
 	return strings.Join(names, ", ")
 }
@@ -202,21 +211,20 @@ func (p *process) start(ctx context.Context, c *Check) {
 	case <-p.connected:
 	}
 	p.mu.Lock()
-	if len(p.pids) > 0 {
-		c.see("pid %d", p.pids[0])
-	}
+	pids, after := p.pids, p.firstAfter
 	p.mu.Unlock()
-	select {
-	case <-p.first:
-		c.see("first line on standard output after %s", rounded(p.firstAfter))
-		if p.firstAfter > slowStart {
-			c.end(Warn, "install the server before it is started: some clients wait for less than %s", rounded(p.firstAfter))
-		}
-		return
-	default:
+	if pids != nil {
+		c.see("pid %d", pids[0])
 	}
-	c.see("no line on standard output")
-	p.explainExit(c, p.err)
+	if after == 0 {
+		c.see("no line on standard output")
+		p.explainExit(c, p.err)
+		return
+	}
+	c.see("first line on standard output after %s", rounded(after))
+	if after > slowStart {
+		c.end(Warn, "install the server before it is started: some clients wait for less time")
+	}
 }
 
 // Write receives standard error.
@@ -233,15 +241,15 @@ func (p *process) line(sent bool, text []byte) {
 	if sent {
 		return
 	}
-	p.isFirst.Do(func() {
-		p.firstAfter = time.Since(p.began)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.firstAfter == 0 {
+		p.firstAfter = max(time.Since(p.began), 1)
 		close(p.first)
-	})
+	}
 	if _, err := jsonrpc.Decode(text); err == nil {
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if len(p.noise) == maxNoise || slices.Contains(p.noise, string(text)) {
 		p.others++
 		return
@@ -270,17 +278,18 @@ func (p *process) explainExit(c *Check, err error) {
 	withheld := command.Withheld(p.target.Environment, stderr)
 	unset := missingVariable.FindAllString(stderr, -1)
 	unset = slices.DeleteFunc(unset, func(name string) bool {
-		_, isSet := os.LookupEnv(name)
-		return isSet || slices.ContainsFunc(p.target.Environment, func(v string) bool { return strings.HasPrefix(v, name+"=") })
+		return slices.ContainsFunc(slices.Concat(os.Environ(), p.target.Environment),
+			func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	})
+	const set = "add it to env in the configuration, or pass it with --env"
 	switch {
 	case len(withheld) > 0 && strings.Contains(stderr, withheld[0]):
-		c.end(Fail, "%s is set in your shell and not passed: add it to env in the configuration, or pass --env", withheld[0])
+		c.end(Fail, "%s is set in your shell and not passed: %s", withheld[0], set)
 	case len(unset) > 0:
-		c.end(Fail, "the command mentions %s, which is not set: add it to env in the configuration, or pass --env", unset[0])
-	case !exited && !errors.Is(err, context.DeadlineExceeded) && c.Status == Fail && stderr == "" && len(p.pids) > 0:
-		c.end(Fail, "run the command in a terminal: it must read messages from standard input and respond on standard "+
-			"output within %v; a package runner may download first: run its install step, or raise --timeout",
+		c.end(Fail, "the command mentions %s, which is not set: %s", unset[0], set)
+	case !exited && exit.Code(p.ctx, err) == exit.Timeout:
+		c.end(Fail, "run the command in a terminal: it must respond to a message on standard input within %v; if a "+
+			"package runner downloads it, run the install step first, or raise --timeout",
 			p.Dialer.StartLimit(p.target))
 	case !exited:
 	case ended.ExitCode == 127:
@@ -321,11 +330,8 @@ func (p *process) negotiate(ctx context.Context, c *Check) {
 		p.explainExit(c, p.err)
 		return
 	}
-	p.mu.Lock()
-	starts := len(p.pids)
-	p.mu.Unlock()
-	if starts > 1 {
-		c.see("started %d times: the process exits at a message of a newer revision", starts)
+	if len(p.pids) > 1 { // no process is started any more
+		c.see("started %d times: the process exits at a message of a newer revision", len(p.pids))
 	}
 	p.describe(ctx, c, p.client)
 }

@@ -91,7 +91,7 @@ func (w *web) lookUp(ctx context.Context, c *Check) {
 	var err error
 	if w.addresses, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
 		c.see("%v", err)
-		c.end(Fail, "check the spelling of %s, and whether it is a name of a network or VPN that is not connected", host)
+		c.end(Fail, "check the spelling of %s, and connect the network or VPN that knows the name", host)
 		if w.proxy != nil {
 			c.end(Warn, "the proxy looks the host up itself")
 		}
@@ -164,7 +164,8 @@ func (w *web) onlyIPv6() string {
 func (w *web) followRedirects(ctx context.Context, c *Check) {
 	at := w.url
 	for range maxRedirects + 1 {
-		if w.reply, w.failed = w.post(ctx, at, initializeBody(), w.header()); w.failed != nil || w.reply.status/100 != 3 {
+		w.reply, w.failed = w.initialize(ctx, at, w.header())
+		if w.failed != nil || w.reply.status/100 != 3 {
 			if len(c.Seen) == 0 {
 				c.see("none")
 			}
@@ -180,11 +181,10 @@ func (w *web) followRedirects(ctx context.Context, c *Check) {
 		c.see("HTTP %d to %s", w.reply.status, shown)
 		switch {
 		case to.Scheme != at.Scheme || to.Host != at.Host:
-			c.end(Fail, "connect to %s if you trust it: it is another origin, to which no credentials and messages are sent",
-				shown)
+			c.end(Fail, "connect to %s if you trust it: credentials and messages are not sent to another origin", shown)
 			return
 		case w.reply.status != http.StatusTemporaryRedirect && w.reply.status != http.StatusPermanentRedirect:
-			c.end(Fail, "connect to %s: HTTP %d turns a POST into a GET, which clients do not follow", shown, w.reply.status)
+			c.end(Fail, "connect to %s: clients do not follow a redirect that turns a POST into a GET", shown)
 			return
 		}
 		c.end(Warn, "connect to %s: some clients do not follow redirects of a POST", shown)
@@ -196,7 +196,7 @@ func (w *web) followRedirects(ctx context.Context, c *Check) {
 // nextOf are the next steps for a response without a message, by its status. Others may be from a
 // server of another revision.
 var nextOf = map[int]string{
-	http.StatusForbidden:          "check the rights of the credentials, and whether the server accepts the host of the URL",
+	http.StatusForbidden:          "check the rights of the credentials, and the hosts that the server accepts",
 	http.StatusMisdirectedRequest: "add the host of the URL to the hosts that the server accepts",
 	http.StatusProxyAuthRequired:  "add the credentials of the proxy to the variable HTTPS_PROXY or HTTP_PROXY",
 	http.StatusTooManyRequests:    "wait before you run the doctor again: the server limits requests",
@@ -213,13 +213,13 @@ func (w *web) judgeReply(ctx context.Context, c *Check) {
 		c.see("no response: %v", w.failed)
 		c.end(Fail, "look at the log of the server or its proxy")
 		if errors.Is(w.failed, context.DeadlineExceeded) {
-			c.end(Fail, "look at the log of the server: it accepts connections and does not respond within %v", exchangeTimeout)
+			c.end(Fail, "look at the log of the server: it does not respond within %v", exchangeTimeout)
 		}
 		return
 	}
 	a := w.reply
-	c.see("POST %s -> %s in %s, Content-Type %q", target.PublicURL(a.url.String()), statusText(a.status), rounded(a.took),
-		a.header.Get("Content-Type"))
+	c.see("POST %s -> %s in %s, Content-Type %q", target.PublicURL(a.url.String()), statusText(a.status),
+		rounded(a.took), a.header.Get("Content-Type"))
 	want := typeJSON
 	if a.isEvents() {
 		want = typeEvents
@@ -245,10 +245,11 @@ func (w *web) judgeReply(ctx context.Context, c *Check) {
 
 // explainPath looks for a server of HTTP+SSE, and for the server at the usual path.
 func (w *web) explainPath(ctx context.Context, c *Check) {
-	if res, err := w.get(ctx, w.url, w.header()); err == nil && res.status == http.StatusOK && res.kind() == typeEvents {
+	res, err := w.exchange(ctx, http.MethodGet, w.url, "", w.header())
+	if err == nil && res.status == http.StatusOK && res.kind() == typeEvents {
 		c.see("GET -> 200 %s", typeEvents)
 		w.events = true
-		c.end(Warn, "this is an HTTP+SSE server, a transport that revision 2025-03-26 replaced: new clients may lack it")
+		c.end(Warn, "this server speaks HTTP+SSE, which revision 2025-03-26 replaced: new clients may lack it")
 		return
 	}
 	what := "no MCP server is at this path"
@@ -259,7 +260,8 @@ func (w *web) explainPath(ctx context.Context, c *Check) {
 		return
 	}
 	base := &url.URL{Scheme: w.url.Scheme, Host: w.url.Host, Path: w.url.Path} // without credentials
-	for _, guess := range []*url.URL{base.JoinPath(connect.Endpoint), base.ResolveReference(&url.URL{Path: connect.Endpoint})} {
+	root := base.ResolveReference(&url.URL{Path: connect.Endpoint})
+	for _, guess := range []*url.URL{base.JoinPath(connect.Endpoint), root} {
 		if guess.Path != w.url.Path && w.isServer(ctx, guess) {
 			c.see("an MCP server responds at %s", guess)
 			c.end(Fail, "%s: connect to %s", what, guess)
@@ -273,7 +275,7 @@ func (w *web) explainPath(ctx context.Context, c *Check) {
 // isServer reports whether a server or a login is at a URL that the user did not name, to which no
 // header is sent.
 func (w *web) isServer(ctx context.Context, at *url.URL) bool {
-	a, err := w.post(ctx, at, initializeBody(), nil)
+	a, err := w.initialize(ctx, at, nil)
 	return err == nil && (a.message() != nil || a.status == http.StatusUnauthorized)
 }
 
@@ -307,10 +309,9 @@ func (w *web) followUp(ctx context.Context, c *Check) {
 		switch {
 		case r.method != http.MethodPost || a.status/100 == 2:
 		case id == "":
-			c.end(Fail, "let the proxy pass the header %s: the server requires it, and the response to initialize had none",
-				headerSession)
+			c.end(Fail, "let the proxy pass the header %s, which the response to initialize lacked", headerSession)
 		default:
-			c.end(Fail, "route all requests of a session to the same replica: the server does not know its own session")
+			c.end(Fail, "route all requests of a session to the same replica, which alone knows the session")
 		}
 	}
 }

@@ -14,15 +14,16 @@ import (
 )
 
 // shownParameters are the parameters of a login page whose values are not secret.
-var shownParameters = []string{"client_id", "code_challenge_method", "redirect_uri", "resource", "response_type", "scope"}
+var shownParameters = []string{"client_id", "code_challenge_method", "redirect_uri", "resource", "response_type",
+	"scope"}
 
 // A loginRun is a login in progress. As its Authorizer, it reports the first page and response.
 type loginRun struct {
 	oauthclient.Authorizer
 	oauthclient.Callback // set by Listen
 	page                 chan *oauthclient.LoginRequest
-	response             chan url.Values
-	done                 chan struct{} // closed at the end, after err is set
+	response             chan url.Values // nil for a failure
+	done                 chan struct{}   // closed at the end, after err is set
 	err                  error
 }
 
@@ -35,19 +36,13 @@ func (l *loginRun) Listen(ctx context.Context, redirectURIs []string) (oauthclie
 
 // Authorize implements oauthclient.Callback.
 func (l *loginRun) Authorize(ctx context.Context, r *oauthclient.LoginRequest) (url.Values, error) {
-	offer(l.page, r)
-	values, err := l.Callback.Authorize(ctx, r)
-	if err == nil {
-		offer(l.response, values)
-	}
-	return values, err
-}
-
-// offer sends a value to a buffered channel, unless it is full.
-func offer[T any](to chan T, value T) {
 	select {
-	case to <- value:
-	default:
+	case l.page <- r:
+		values, err := l.Callback.Authorize(ctx, r)
+		l.response <- values
+		return values, err
+	default: // a further page
+		return l.Callback.Authorize(ctx, r)
 	}
 }
 
@@ -90,7 +85,7 @@ func (w *web) register(ctx context.Context, c *Check) {
 	refused, isRefused := errors.AsType[*oauthclient.RegistrationError](l.err)
 	switch {
 	case isRefused && refused.Code == "invalid_redirect_uri":
-		c.end(Fail, "let the authorization server accept redirect URIs of programs, such as http://127.0.0.1:PORT/callback")
+		c.end(Fail, "let the authorization server accept redirect URIs such as http://127.0.0.1:1/callback")
 	case isRefused:
 		c.end(Fail, "register a client at the authorization server, and pass it with patchbay auth login --client-id")
 	default:
@@ -119,17 +114,12 @@ func (w *web) authorize(_ context.Context, c *Check) {
 	for _, name := range shownParameters {
 		c.see("%s=%s", name, parameters(r.URL).Get(name))
 	}
-	var response url.Values
-	select {
-	case response = <-l.response:
-	case <-l.done:
-		select {
-		case response = <-l.response:
-		default:
-			c.see("%v", l.err)
-			c.end(Fail, "log in within the time limit, and allow the access")
-			return
-		}
+	response := <-l.response
+	if response == nil {
+		<-l.done
+		c.see("%v", l.err)
+		c.end(Fail, "log in within the time limit, and allow the access")
+		return
 	}
 	c.see("response with %s", strings.Join(slices.Sorted(maps.Keys(response)), ", "))
 	if code := response.Get("error"); code != "" {

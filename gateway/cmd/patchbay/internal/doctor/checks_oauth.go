@@ -107,7 +107,7 @@ func (w *web) fetch(ctx context.Context, address string, into any) (status int, 
 	if err != nil {
 		return 0, err
 	}
-	defer res.Body.Close() //nolint:errcheck // the exchange is over
+	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxDocument))
 	if res.StatusCode == http.StatusOK && err == nil && json.Unmarshal(text, into) != nil {
 		err = fmt.Errorf("200, but no metadata: %s", w.secrets.excerpt(text))
@@ -137,14 +137,13 @@ func (w *web) fetchMetadata(ctx context.Context, c *Check) {
 			c.end(Warn, "correct resource_metadata in WWW-Authenticate: there is no document at that URL")
 		}
 	case w.named != "":
-		c.end(Fail, "serve the protected resource metadata (RFC 9728) at the URL that WWW-Authenticate names, or correct the "+
-			"header")
+		c.end(Fail, "serve protected resource metadata (RFC 9728) at the URL in WWW-Authenticate, or correct it")
 	case w.document(ctx, c, origin+wellKnownServer, &oauth.ServerMetadata{}):
 		w.issuers = []string{origin}
 		c.end(Warn, "serve protected resource metadata (RFC 9728): only revision 2025-03-26 is without it")
 	default:
-		c.end(Fail, "serve protected resource metadata (RFC 9728) at %s; or pass a token with --header 'Authorization: "+
-			"Bearer TOKEN'", target.PublicURL(origin+wellKnownResource+path))
+		c.end(Fail, "serve protected resource metadata (RFC 9728) at %s; or pass a token with "+
+			"--header 'Authorization: Bearer TOKEN'", target.PublicURL(origin+wellKnownResource+path))
 	}
 }
 
@@ -157,15 +156,15 @@ func (w *web) judgeMetadata(c *Check, m *oauth.ResourceMetadata) {
 	if err != nil {
 		u = &url.URL{}
 	}
-	path := strings.TrimSuffix(u.EscapedPath(), "/") + "/"
+	const next = "correct resource in the metadata: its %s is %q, and %q in the URL of the server"
+	below := strings.TrimSuffix(w.url.EscapedPath(), "/") + "/"
 	switch {
 	case !strings.EqualFold(u.Scheme, w.url.Scheme):
-		c.end(Fail, "correct resource in the metadata: its scheme is %q, the scheme of the URL is %q", u.Scheme, w.url.Scheme)
+		c.end(Fail, next, "scheme", u.Scheme, w.url.Scheme)
 	case !strings.EqualFold(u.Host, w.url.Host):
-		c.end(Fail, "correct resource in the metadata: its host is %q, the host of the URL is %q", u.Host, w.url.Host)
-	case !strings.HasPrefix(strings.TrimSuffix(w.url.EscapedPath(), "/")+"/", path):
-		c.end(Fail, "correct resource in the metadata: its path is %q, the path of the URL is %q", u.EscapedPath(),
-			w.url.EscapedPath())
+		c.end(Fail, next, "host", u.Host, w.url.Host)
+	case !strings.HasPrefix(below, strings.TrimSuffix(u.EscapedPath(), "/")+"/"):
+		c.end(Fail, next, "path", u.EscapedPath(), w.url.EscapedPath())
 	case len(w.issuers) == 0:
 		c.end(Fail, "correct the metadata: authorization_servers is missing")
 	}
@@ -193,7 +192,8 @@ func (w *web) fetchServerMetadata(ctx context.Context, c *Check) {
 // judgeServer checks the metadata of an authorization server as a login does.
 func (w *web) judgeServer(c *Check, m *oauth.ServerMetadata, issuer string) {
 	c.see("issuer %s, PKCE %q", target.PublicURL(m.Issuer), m.CodeChallengeMethods)
-	c.see("registration: client metadata document %t, dynamic %t", m.SupportsClientMetadata, m.RegistrationEndpoint != "")
+	c.see("registration: client metadata document %t, dynamic %t", m.SupportsClientMetadata,
+		m.RegistrationEndpoint != "")
 	err := w.fetcher().CheckServerMetadata(m, issuer)
 	switch {
 	case err != nil:
@@ -202,8 +202,8 @@ func (w *web) judgeServer(c *Check, m *oauth.ServerMetadata, issuer string) {
 	case m.AuthorizationEndpoint == "":
 		c.end(Fail, "correct the metadata: authorization_endpoint is missing")
 	case !slices.Contains(m.CodeChallengeMethods, "S256"):
-		c.end(Fail, `add "code_challenge_methods_supported": ["S256"] to the metadata: without it clients refuse to log in, `+
-			"because PKCE may be missing; if it is not, use patchbay auth login --insecure-unlisted-pkce")
+		c.end(Fail, `add "code_challenge_methods_supported": ["S256"] to the metadata: without it clients assume that `+
+			"PKCE is missing, and refuse to log in (see patchbay auth login --insecure-unlisted-pkce)")
 	case !m.SupportsClientMetadata && m.RegistrationEndpoint == "":
 		c.end(Warn, "register a client at the authorization server, and pass it with patchbay auth login --client-id: "+
 			"clients cannot register themselves")

@@ -43,7 +43,7 @@ func (w *web) verifyTLS(ctx context.Context, c *Check) {
 	}
 	if state == nil {
 		c.see("no TLS handshake: %v", err)
-		c.end(Fail, "check that port %s of the server speaks TLS 1.2 or 1.3; an http server needs an http URL", w.url.Port())
+		c.end(Fail, "check that port %s speaks TLS 1.2 or 1.3; an http server needs an http URL", w.url.Port())
 		return
 	}
 	w.showCertificate(c, state)
@@ -86,7 +86,7 @@ func (w *web) verify(c *Check, state *tls.ConnectionState, roots *x509.CertPool)
 		c.end(Fail, "use a URL with a name of the certificate, or install a certificate for %s", w.url.Hostname())
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		c.see("no trusted authority has signed the certificate or its chain")
-		c.end(Fail, "pass the certificate of a private authority with --cacert FILE, or let the server send the whole chain")
+		c.end(Fail, "pass the certificate of a private authority with --cacert FILE, or serve the whole chain")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		c.see("a certificate of the chain has expired")
 		c.end(Fail, "install a current chain on the server")

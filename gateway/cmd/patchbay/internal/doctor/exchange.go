@@ -54,8 +54,8 @@ func initializeBody() string {
 			newest = max(newest, revision)
 		}
 	}
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,"capabilities":{},`+
-		`"clientInfo":{"name":"patchbay doctor","version":%q}}}`, newest, build.Version())
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":%q,`+
+		`"capabilities":{},"clientInfo":{"name":"patchbay doctor","version":%q}}}`, newest, build.Version())
 }
 
 // header returns a copy of the header that the target configures.
@@ -71,12 +71,9 @@ func (w *web) header() http.Header {
 	return header
 }
 
-func (w *web) post(ctx context.Context, at *url.URL, body string, header http.Header) (*reply, error) {
-	return w.exchange(ctx, http.MethodPost, at, body, header)
-}
-
-func (w *web) get(ctx context.Context, at *url.URL, header http.Header) (*reply, error) {
-	return w.exchange(ctx, http.MethodGet, at, "", header)
+// initialize sends the first message of a client.
+func (w *web) initialize(ctx context.Context, at *url.URL, header http.Header) (*reply, error) {
+	return w.exchange(ctx, http.MethodPost, at, initializeBody(), header)
 }
 
 // exchange sends a request on a fresh connection, and follows no redirect.
@@ -106,7 +103,7 @@ func (w *web) exchange(
 	if err != nil {
 		return nil, cmp.Or(context.Cause(ctx), err)
 	}
-	defer res.Body.Close() //nolint:errcheck // the exchange is over
+	defer res.Body.Close()
 	a := &reply{url: at, status: res.StatusCode, header: res.Header, took: time.Since(began)}
 	if method == http.MethodGet && a.kind() == typeEvents {
 		return a, nil // a stream that may be endless

@@ -14,7 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -29,45 +28,35 @@ const (
 	maxAttempts = 8
 )
 
-// An attempts collects the messages with which a client finds the revision of a server.
+// An attempts collects the messages with which a client finds the revision of a server, one after the
+// other.
 type attempts struct {
-	mu      sync.Mutex // guards the fields below
-	lines   []string
-	pending map[string]string // the message that was sent, by its id
+	mu    sync.Mutex // guards the fields below
+	lines []string
+	sent  string // the message without a response; "" if there is none
 }
 
 // frame is for [mcp.Trace].
 func (a *attempts) frame(f mcp.Frame) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	m := f.Message
-	if m == nil || len(a.lines) >= maxAttempts {
-		return
-	}
-	id := string(jsonrpc.Append(nil, &jsonrpc.Message{ID: m.ID, Result: []byte("0")}))
-	if f.Sent {
-		switch m.Method {
-		case driver.MethodDiscover:
-			a.pending[id] = m.Method + " as " + connect.NewestRevision()
-		case driver.MethodInitialize:
-			version, _ := rawjson.Get(m.Params, "protocolVersion")
-			a.pending[id] = m.Method + " as " + strings.Trim(string(version), `"`)
+	switch m := f.Message; {
+	case m == nil || len(a.lines) >= maxAttempts:
+	case f.Sent && m.Method == driver.MethodDiscover:
+		a.sent = m.Method + " as " + connect.NewestRevision()
+	case f.Sent && m.Method == driver.MethodInitialize:
+		version, _ := rawjson.Get(m.Params, "protocolVersion")
+		a.sent = fmt.Sprintf("%s as %s", m.Method, version)
+	case !f.Sent && m.Method == "" && a.sent != "":
+		got, ok := rawjson.Get(m.Result, "protocolVersion")
+		if !ok {
+			got, _ = rawjson.Get(m.Result, "supportedVersions")
 		}
-		return
-	}
-	sent, ok := a.pending[id]
-	if !ok || m.Method != "" {
-		return
-	}
-	delete(a.pending, id)
-	switch version, found := rawjson.Get(m.Result, "protocolVersion"); {
-	case m.Error != nil:
-		a.lines = append(a.lines, fmt.Sprintf("%s -> error %d: %s", sent, m.Error.Code, m.Error.Message))
-	case found:
-		a.lines = append(a.lines, fmt.Sprintf("%s -> %s", sent, strings.Trim(string(version), `"`)))
-	default:
-		versions, _ := rawjson.Get(m.Result, "supportedVersions")
-		a.lines = append(a.lines, fmt.Sprintf("%s -> %s", sent, versions))
+		if m.Error != nil {
+			got = fmt.Appendf(nil, "error %d: %s", m.Error.Code, m.Error.Message)
+		}
+		a.lines = append(a.lines, fmt.Sprintf("%s -> %s", a.sent, got))
+		a.sent = ""
 	}
 }
 
@@ -83,7 +72,7 @@ func (r *run) dial(ctx context.Context, c *Check, t mcp.Transport) (*mcp.Client,
 	if opts.Revision != "" {
 		opts.ProbeTimeout = limit
 	}
-	a := &attempts{pending: map[string]string{}}
+	a := &attempts{}
 	mcp.Trace(t, a.frame)
 	var client *mcp.Client
 	err = connect.Within(ctx, limit, func(ctx context.Context) (err error) {
@@ -96,8 +85,8 @@ func (r *run) dial(ctx context.Context, c *Check, t mcp.Transport) (*mcp.Client,
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.Seen = append(c.Seen, a.lines...)
-	for _, sent := range a.pending {
-		c.see("%s -> no response", sent)
+	if a.sent != "" {
+		c.see("%s -> no response", a.sent)
 	}
 	return client, err
 }
@@ -136,7 +125,7 @@ func (r *run) explain(c *Check, err error) {
 		c.end(Fail, "update the server or Patchbay, which speaks %s: they share no revision of the protocol",
 			strings.Join(connect.Revisions(), ", "))
 	case code == exit.Timeout:
-		c.end(Fail, "raise --timeout, or look at the log of the server: it accepts requests and does not answer in time")
+		c.end(Fail, "raise --timeout, or look at the log of the server: it does not answer in time")
 	case code == exit.Auth:
 		c.end(Fail, "log in again: patchbay auth login %s", r.argument())
 		c.ofLogin = true

@@ -101,8 +101,9 @@ func (w *Writer) flush() string {
 // End returns the last lines of a report.
 func (w *Writer) End(r *Report) string {
 	failed := r.Failed()
-	if len(failed) == 0 {
+	if failed == nil {
 		return w.flush() + "no check failed\n"
 	}
-	return w.flush() + fmt.Sprintf("%d of %d checks failed: %s\n", len(failed), len(r.Checks), strings.Join(failed, ", "))
+	return w.flush() + fmt.Sprintf("%d of %d checks failed: %s\n", len(failed), len(r.Checks),
+		strings.Join(failed, ", "))
 }

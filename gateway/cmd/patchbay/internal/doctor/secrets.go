@@ -32,9 +32,9 @@ func (s *secrets) addTarget(t *target.Target) {
 		for _, value := range values {
 			scheme, credential, _ := strings.Cut(value, " ")
 			s.add(cmp.Or(credential, scheme))
-			if plain, err := base64.StdEncoding.DecodeString(credential); err == nil && strings.EqualFold(scheme, "Basic") {
+			if plain, err := base64.StdEncoding.DecodeString(credential); err == nil {
 				_, password, _ := strings.Cut(string(plain), ":")
-				s.add(string(plain), password)
+				s.add(password) // of the scheme Basic
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func NewCmdDoctor(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command 
 
 func examine(ctx context.Context, o *Options) error {
 	if o.Target.Host != nil {
-		return exit.UsageError(errors.New("doctor checks one server: the target is all servers that \"patchbay servers\" lists"))
+		return exit.UsageError(errors.New("doctor checks one server: pass a name that \"patchbay servers\" lists"))
 	}
 	var w doctor.Writer
 	opts := &doctor.Options{Dialer: o.Client, Login: o.LogIn, LoginShell: o.LoginShell,
