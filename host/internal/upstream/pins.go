@@ -134,18 +134,18 @@ func (r poolReviewer) ReviewAbout(ctx context.Context, about *listing.About) lis
 func (r poolReviewer) Restore(
 	ctx context.Context, keep func(catalogue.Kind, *catalogue.List) *catalogue.List,
 ) (listing.Restored, bool) {
-	found, ok := r.pins.Restore(ctx, r.pool.pinCaller(), keep)
+	caller := r.pool.pinCaller()
+	if caller.IsPrivate() {
+		return listing.Restored{}, false
+	}
+	found, ok := r.pins.Restore(ctx, caller, keep)
 	return listing.Restored{Approved: listing.Approved(found.Approved), Capabilities: found.Capabilities,
 		Revision: found.Revision, Lists: found.Lists}, ok
 }
 
 // Restore restores the lists of the last connection, so that the host can list the server without starting
 // it. It skips lists that may depend on the caller.
-func (p *Pool) Restore(ctx context.Context) {
-	if !p.pinCaller().IsPrivate() {
-		p.lists.Restore(ctx)
-	}
-}
+func (p *Pool) Restore(ctx context.Context) { p.lists.Restore(ctx) }
 
 // Verify implements [pins.Lists]: a request must not reach a definition that changed after its
 // approval.
