@@ -7,6 +7,7 @@
 package check
 
 import (
+	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"fmt"
@@ -185,16 +186,18 @@ func (f *File) check() error {
 // Append adds a call at the end of the file's text, whose comments and formatting stay. It returns an
 // error if the call is invalid, or if it contains one of the secrets: variables must stand for them.
 func (f *File) Append(c *Call, secrets []string) error {
-	raw, err := stdjson.Marshal(c)
-	if err != nil {
+	var raw bytes.Buffer
+	e := stdjson.NewEncoder(&raw)
+	e.SetEscapeHTML(false) // strings keep their text
+	if err := e.Encode(c); err != nil {
 		return err
 	}
 	for _, secret := range secrets {
-		if strings.Contains(string(raw), secret) {
+		if strings.Contains(raw.String(), secret) {
 			return fmt.Errorf("call %.64q contains a secret: store it in a variable and write ${NAME}", c.Name)
 		}
 	}
-	text, err := jsonc.Set(f.text, []string{"calls", jsonc.Last}, raw)
+	text, err := jsonc.Set(f.text, []string{"calls", jsonc.Last}, raw.Bytes())
 	if err != nil {
 		return err
 	}

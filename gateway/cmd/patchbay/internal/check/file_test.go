@@ -106,7 +106,7 @@ func TestAppendKeepsCommentsAndRefusesSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Append(&check.Call{Name: "sum", Method: "tools/call", Params: []byte(`{"name": "add", "a": 1.50}`)}, nil); err != nil {
+	if err := f.Append(&check.Call{Name: "sum", Method: "tools/call", Params: []byte(`{"name": "<&\u0061>", "a": 1.50}`)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Save(nil); err != nil {
@@ -125,7 +125,7 @@ func TestAppendKeepsCommentsAndRefusesSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := string(f.Text())
-	for _, want := range []string{"// mine", "1.50", `"equals": null`, `"at": ""`} {
+	for _, want := range []string{"// mine", "1.50", `"<&\u0061>"`, `"equals": null`, `"at": ""`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s in it", got, want)
 		}
