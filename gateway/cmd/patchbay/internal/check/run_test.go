@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/check"
@@ -40,6 +42,10 @@ func newServer() *mcp.Server {
 		Region string `json:"region" jsonschema:"where,header=Region"`
 	}
 	mcp.AddTool(s, &mcp.Tool{Name: "mirrored"}, func(_ context.Context, in region) (string, error) { return in.Region, nil })
+	var n atomic.Int64
+	mcp.AddTool(s, &mcp.Tool{Name: "count"}, func(context.Context, struct{}) (string, error) {
+		return strconv.FormatInt(n.Add(1), 10), nil
+	})
 	mcp.AddTool(s, &mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return mcp.Ask[string](ctx, "name", "What is your name?", nil)
 	})
@@ -110,7 +116,7 @@ func TestCallsPassInEveryRevision(t *testing.T) {
  "expect": [{"error": -32602}, {"at": "/message", "matches": "nope"}, {"at": "/code", "equals": -32602.0}]},
 {"name": "mirrored", "method": "tools/call", "params": {"name": "mirrored", "arguments": {"region": "eu"}}, $R,
  "expect": [{"at": "/content/0/text", "equals": "eu"}]},
-{"name": "list", "method": "tools/list", $R, "expect": [{"at": "/tools", "length": 6}, {"at": "/tools/0", "contains": {"name": "add"}}]},
+{"name": "list", "method": "tools/list", $R, "expect": [{"at": "/tools", "length": 7}, {"at": "/tools/0", "contains": {"name": "add"}}]},
 {"name": "valid", "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}, "revisions": ["2025-06-18", "2026-07-28"],
  "expect": [{"outputSchema": "valid"}, {"at": "/structuredContent", "schema": {"required": ["sum"]}}, {"at": "/structuredContent/sum", "type": "integer"}]},
 {"name": "ask", "method": "tools/call", "params": {"name": "ask"}, "revisions": ["2025-06-18", "2025-11-25", "2026-07-28"],
@@ -270,6 +276,17 @@ func TestUpdateKeepsTheRestOfTheFile(t *testing.T) {
 	}
 	if got := problems(run(t, again, optionsFor(t, newServer(), mcptest.InMemory))); len(got) != 4 {
 		t.Errorf("after the update: %q, want the secret and the pattern in both revisions", got)
+	}
+}
+
+// A value that differs between revisions is not written.
+func TestUpdateNeedsTheSameValueInAllRevisions(t *testing.T) {
+	f := parse(t, calls(`{"name": "a", "method": "tools/call", "params": {"name": "count"}, "revisions": ["2025-06-18", "2026-07-28"],
+"expect": [{"at": "/content/0/text", "equals": "x"}]}`))
+	old := string(f.Text())
+	r := run(t, f, optionsFor(t, newServer(), mcptest.InMemory))
+	if complete, err := f.Update(r, optionsFor(t, nil, "").Mask); err != nil || complete || string(f.Text()) != old || r.Failed != 2 {
+		t.Errorf("got %t, %v, %d failed and %s, want the old text", complete, err, r.Failed, f.Text())
 	}
 }
 
