@@ -112,7 +112,8 @@ func (w *web) findProxy(_ context.Context, c *Check) {
 		c.see("%s: %v", variable, err)
 		c.end(Fail, "correct or unset %s", variable)
 	case w.proxy != nil:
-		c.see("%s: requests go through %s", variable, w.proxy.Redacted())
+		shown := &url.URL{Scheme: w.proxy.Scheme, Host: w.proxy.Host} // the rest may be a password
+		c.see("%s: requests go through %s", variable, shown)
 	default:
 		c.see("none")
 	}

@@ -3,6 +3,8 @@ package doctor
 import (
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
+	"html"
 	"net/url"
 	"os"
 	"slices"
@@ -54,11 +56,14 @@ func (s *secrets) addTarget(t *target.Target) {
 	s.add(os.Getenv(login.EnvSecret))
 }
 
-// add adds values, also as they appear in a URL and in a quoted string.
+// add adds values, also as they appear in a URL, in HTML and in quoted strings.
 func (s *secrets) add(values ...string) {
 	for _, value := range values {
 		quoted := strconv.Quote(value)
-		for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), quoted[1 : len(quoted)-1]} {
+		inJSON, _ := json.Marshal(value) // never fails for a string; escapes &, < and >
+		for _, form := range []string{value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value),
+			quoted[1 : len(quoted)-1], string(inJSON[1 : len(inJSON)-1]),
+			strings.ReplaceAll(string(inJSON[1:len(inJSON)-1]), `\`, `\\`)} {
 			if len(form) >= minSecret && !slices.Contains(s.values, form) {
 				s.values = append(s.values, form)
 			}
@@ -70,8 +75,10 @@ func (s *secrets) add(values ...string) {
 // mask replaces the secrets in a text, and the beginnings of secrets: errors cut the text of a
 // server.
 func (s *secrets) mask(text string) string {
-	for _, secret := range s.values {
+	for _, secret := range s.values { // first: a beginning is also that of other forms of the secret
 		text = strings.ReplaceAll(text, secret, target.Hidden)
+	}
+	for _, secret := range s.values {
 		least := minPart + max(strings.Index(secret, "://"), 0) // the scheme of a URL is no secret
 		for i := 0; i >= 0 && len(secret) > least; i = strings.Index(text, secret[:least]) {
 			rest, n := text[i:], 0
