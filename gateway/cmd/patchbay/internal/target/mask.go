@@ -1,9 +1,11 @@
 package target
 
 import (
+	"cmp"
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -70,6 +72,44 @@ func PublicArguments(args []string) []string {
 
 // SecretName matches the names of variables and headers that probably hold secrets.
 var SecretName = regexp.MustCompile(`(?i)token|key|secret|passw|pwd|auth|bearer|credential|cookie|session|^-[pu]$`)
+
+// minSecret is the length from which a value is masked, in bytes: shorter texts occur everywhere.
+const minSecret = 4
+
+// HideFlags makes the credentials of flags, headers, variables and the URL secrets, which messages do not show.
+func (t *Target) HideFlags() {
+	all := slices.Clone(t.Secrets)
+	add := func(isSecret bool, value string) {
+		if isSecret && len(value) >= minSecret && !slices.Contains(all, value) {
+			all = append(all, value)
+		}
+	}
+	for name, values := range t.Header {
+		for _, value := range values {
+			_, credential, _ := strings.Cut(value, " ") // after a scheme such as Bearer
+			add(SecretName.MatchString(name), cmp.Or(credential, value))
+		}
+	}
+	for _, variable := range t.Environment {
+		name, value, _ := strings.Cut(variable, "=")
+		add(SecretName.MatchString(name), value)
+	}
+	for i, public := range PublicArguments(t.Command) {
+		shown, isHidden := strings.CutSuffix(public, Hidden)
+		add(isHidden, strings.TrimPrefix(t.Command[i], shown))
+	}
+	if u, err := url.Parse(t.URL); err == nil {
+		password, _ := u.User.Password()
+		add(true, password)
+		for name, values := range u.Query() {
+			for _, value := range values {
+				add(SecretName.MatchString(name), value)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	t.Secrets = all
+}
 
 // HideKeys replaces long words of letters and digits, and words with the prefixes of known tokens.
 func HideKeys(text string) string {
