@@ -374,3 +374,20 @@ func TestServersThatDoNotRespond(t *testing.T) {
 		t.Errorf("an unknown server: status %d, want 404", res.StatusCode)
 	}
 }
+
+// A server that logs and asks without end neither fills the memory nor the page.
+func TestRunsOfTalkativeServersAreBounded(t *testing.T) {
+	server := mcp.NewServer("talker", "1", &mcp.ServerOptions{Revisions: []string{"2025-11-25"}})
+	mcp.AddTool(server, &mcp.Tool{Name: "talk"}, func(ctx context.Context, _ struct{}) (string, error) {
+		mcp.Logger(ctx).Info(strings.Repeat("noise", 1<<20))
+		large := mcp.SamplingMessage{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text(strings.Repeat("x", 1<<20))}}
+		_, err := mcp.Sample(ctx, "large", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{large}})
+		return "", err
+	})
+	v := newVisitor(t, func() mcp.Transport { return mcptest.Transport(t, server, mcptest.Transports()[0]) })
+	v.await("/explore?server=fs", "name=talk")
+	page := v.await(v.run("talk", nil), "refused: a run has at most")
+	if strings.Contains(page, "noisenoise") || !strings.Contains(page, "a message of 5242") {
+		t.Errorf("the page of %d bytes contains a large log message", len(page))
+	}
+}

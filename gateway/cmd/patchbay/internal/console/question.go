@@ -72,9 +72,17 @@ func (s *runState) edit(id int, change func(q *question)) {
 // answered notes the answer of a question in a word, unless it is answered.
 func (s *runState) answered(id int, word string) { s.edit(id, func(q *question) { q.Answer = word }) }
 
-// show adds a question to the page.
-func (r *run) show(q *question) {
+// maxQuestions bounds the questions of a run, and maxQuestionBytes the text of each: a person reads them.
+const maxQuestions, maxQuestionBytes = 50, 256 << 10
+
+// show adds a question to the page. It returns an error if the server asks more than a person answers.
+func (r *run) show(q *question, size int) (err error) {
 	r.update(func(s *runState) {
+		if len(s.Questions) == maxQuestions || size > maxQuestionBytes {
+			err = mcp.Errorf(mcp.CodeInvalidRequest, "refused: a run has at most %d questions of %d bytes", maxQuestions,
+				maxQuestionBytes)
+			return
+		}
 		r.nextID++
 		q.ID, q.Run, q.Server = r.nextID, r.ID, r.Server
 		if q.Form != nil {
@@ -82,12 +90,15 @@ func (r *run) show(q *question) {
 		}
 		s.Questions = append(slices.Clone(s.Questions), q)
 	})
+	return err
 }
 
 // ask shows a question and waits for the answer.
-func (r *run) ask(ctx context.Context, q *question) (*answer, error) {
+func (r *run) ask(ctx context.Context, q *question, size int) (*answer, error) {
 	q.answer = make(chan *answer, 1)
-	r.show(q)
+	if err := r.show(q, size); err != nil {
+		return nil, err
+	}
 	select {
 	case a := <-q.answer:
 		return a, nil
@@ -99,18 +110,18 @@ func (r *run) ask(ctx context.Context, q *question) (*answer, error) {
 
 // elicit answers an elicitation, in form mode or in URL mode. Spec: client/elicitation.
 func (r *run) elicit(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	q := &question{Message: p.Message}
+	q, size := &question{Message: p.Message}, len(p.Message)+len(p.URL)+len(p.RequestedSchema)
 	if p.Mode == "url" {
 		page, err := oauthclient.CheckPage(p.URL)
 		if err != nil {
-			r.show(&question{Message: p.Message, URL: &url.URL{Opaque: p.URL}, Answer: "declined: " + err.Error()})
-			return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
+			q.URL, q.Answer = &url.URL{Opaque: p.URL}, "declined: "+err.Error()
+			return &mcp.ElicitResult{Action: mcp.ElicitDecline}, r.show(q, size)
 		}
 		q.URL, q.Warning = page, p.HostWarning()
 	} else {
 		q.Form, q.schema = form.New(p.RequestedSchema), p.RequestedSchema
 	}
-	a, err := r.ask(ctx, q)
+	a, err := r.ask(ctx, q, size)
 	if err != nil {
 		return nil, err
 	}
@@ -119,15 +130,16 @@ func (r *run) elicit(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.Elic
 
 // sample answers a sampling request with the text of the person. Spec: client/sampling.
 func (r *run) sample(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
-	q := &question{System: p.SystemPrompt}
+	q, size := &question{System: p.SystemPrompt}, len(p.SystemPrompt)
 	for _, m := range p.Messages {
 		var texts []string
 		for _, c := range m.Content {
 			texts = append(texts, content.Describe(c))
 		}
 		q.Messages = append(q.Messages, questionMessage{string(m.Role), strings.Join(texts, "\n")})
+		size += len(q.Messages[len(q.Messages)-1].Text)
 	}
-	a, err := r.ask(ctx, q)
+	a, err := r.ask(ctx, q, size)
 	switch {
 	case err != nil:
 		return nil, err

@@ -22,8 +22,9 @@ const (
 	maxRunBytes = 64 << 20
 	// maxRunning bounds the runs of a server in progress. Each waits for a server or a person.
 	maxRunning = 16
-	// maxRunLogs bounds the log messages that a run shows, the last ones.
-	maxRunLogs = 200
+	// maxRunLogs bounds the log messages that a run shows, the last ones, and maxLogData each of them, in bytes:
+	// a server may send messages of 16 MiB without end.
+	maxRunLogs, maxLogData = 200, 16 << 10
 	// startTimeout bounds connecting to a server, which a package runner may have to download first.
 	startTimeout = 2 * time.Minute
 	// defaultRunTimeout is how long a run waits for the server. Progress restarts the time.
@@ -155,6 +156,9 @@ func (r *run) options() *mcp.ClientOptions {
 		Info:   mcp.Implementation{Name: "patchbay-console", Version: cmp.Or(r.console.opts.Version, "devel")},
 		Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
 		Log: func(_ context.Context, m *mcp.LoggingMessage) {
+			if len(m.Data) > maxLogData || len(m.Logger) > maxLogData {
+				m = &mcp.LoggingMessage{Level: m.Level, Data: fmt.Appendf(nil, `"(a message of %d bytes)"`, len(m.Data))}
+			}
 			r.update(func(s *runState) {
 				s.Logs = append(slices.Clone(s.Logs), m)
 				if extra := len(s.Logs) - maxRunLogs; extra > 0 {
