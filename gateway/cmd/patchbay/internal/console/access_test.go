@@ -23,6 +23,8 @@ var roles = map[string]console.Role{
 	"POST /theme":           console.RoleViewer,
 	"POST /servers/restart": console.RoleOperator,
 	"POST /servers/stop":    console.RoleOperator,
+	"GET /doctor":           console.RoleViewer,
+	"POST /doctor/run":      console.RoleOperator,
 	"GET /explore":          console.RoleViewer,
 	"GET /explore/data":     console.RoleViewer,
 	"POST /explore/run":     console.RoleOperator,

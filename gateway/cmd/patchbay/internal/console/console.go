@@ -53,6 +53,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -79,6 +80,8 @@ type Options struct {
 	// Target returns how other programs reach a server, for the commands that pages offer to copy.
 	// Default: a server of the configuration, by its name.
 	Target func(server string) *Target
+	// Examine checks the connection to a server, as [doctor.Run] does. Default: there is no such screen.
+	Examine func(ctx context.Context, server string, o *doctor.Options) (*doctor.Report, error)
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
@@ -113,6 +116,7 @@ type Console struct {
 	assets   *assets
 	logins   *logins
 	overview *overview
+	doctors  *doctors
 	explorer *explorer
 	streams  chan struct{} // a token for each stream
 
@@ -151,7 +155,7 @@ func New(o *Options) (*Console, error) {
 			return nil, errors.New("this console does not connect to servers")
 		}
 	}
-	c.overview = newOverview(c)
+	c.overview, c.doctors = newOverview(c), &doctors{console: c}
 	c.explorer = newExplorer(c)
 	var err error
 	if c.assets, err = readAssets(); err != nil {
@@ -176,7 +180,7 @@ func New(o *Options) (*Console, error) {
 
 // routes returns all routes. A test lists them with their roles.
 func (c *Console) routes() []*route {
-	return slices.Concat(c.assets.routes(), c.overviewRoutes(), c.exploreRoutes(), c.loginRoutes(), c.streamRoutes(),
+	return slices.Concat(c.assets.routes(), c.overviewRoutes(), c.exploreRoutes(), c.doctorRoutes(), c.loginRoutes(), c.streamRoutes(),
 		c.themeRoutes())
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -49,7 +50,8 @@ func newSite(t *testing.T, prepare func(*console.Options)) *site {
 		t.Fatal(err)
 	}
 	g := gateway.New(h, &gateway.Options{Logger: log, Admin: gateway.AdminOptions{Version: "1", Events: events}})
-	o := &console.Options{Admin: g.AdminClient, Addr: "127.0.0.1:0", Version: "1", Logger: log}
+	o := &console.Options{Admin: g.AdminClient, Addr: "127.0.0.1:0", Version: "1", Logger: log,
+		Examine: func(context.Context, string, *doctor.Options) (*doctor.Report, error) { return &doctor.Report{}, nil }}
 	if prepare != nil {
 		prepare(o)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
@@ -127,7 +128,32 @@ func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway, c *hosting.C
 		Connect: func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
 			return mcp.InMemory(h.For(&policy.Caller{Principal: p, Server: server})), nil
 		},
-		Target: func(server string) *console.Target { return targetOf(c, server) }}
+		Target: func(server string) *console.Target { return targetOf(c, server) },
+		Examine: func(ctx context.Context, server string, d *doctor.Options) (*doctor.Report, error) {
+			return o.examine(ctx, c, server, d)
+		}}
+}
+
+// examine runs the doctor for a server that the user trusts.
+func (o *Options) examine(
+	ctx context.Context, c *hosting.Config, server string, d *doctor.Options,
+) (*doctor.Report, error) {
+	t := c.Fixed[server]
+	var err error
+	switch known := c.Targets[server]; {
+	case c.InProcess[server] != nil:
+		err = errors.New("the server is a part of this process: there is no connection to check")
+	case t == nil && known == nil:
+		err = fmt.Errorf("unknown server %q", server)
+	case t == nil:
+		t, err = o.Config.Named(ctx, known.Name, target.RefuseTrust)
+	}
+	if err != nil {
+		return nil, err
+	}
+	own := *t // the doctor changes its login
+	d.Dialer = o.Client
+	return doctor.Run(ctx, &own, d), nil
 }
 
 // targetOf returns how other programs reach a server, without secrets.
