@@ -23,8 +23,8 @@ import (
 const MaxExported = 10_000
 
 // errNoMessages reports exchanges without frames.
-var errNoMessages = errors.New("none of the exchanges has a message: messages are kept while the page with the " +
-	"traffic is open")
+var errNoMessages = errors.New("none of the exchanges has a message: messages are kept while a console runs, the " +
+	"oldest are dropped first")
 
 // WriteRecording writes the messages of exchanges in the format of `patchbay record`. Each exchange is a
 // connection of its own, because messages of different connections may have equal ids.

@@ -80,7 +80,7 @@ func TestBodiesAreKeptOnlyForReaders(t *testing.T) {
 			t.Errorf("%s: got %d frames of %+v, want %d", name, len(frames), x, want)
 		}
 	}
-	if err := ring.WriteRecording(&strings.Builder{}, []uint64{1}); err == nil || !strings.Contains(err.Error(), "while the page") {
+	if err := ring.WriteRecording(&strings.Builder{}, []uint64{1}); err == nil || !strings.Contains(err.Error(), "while a console") {
 		t.Errorf("got %v, want an error for an export without messages", err)
 	}
 }

@@ -53,6 +53,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -82,6 +83,8 @@ type Options struct {
 	Target func(server string) *Target
 	// Examine checks the connection to a server, as [doctor.Run] does. Default: there is no such screen.
 	Examine func(ctx context.Context, server string, o *doctor.Options) (*doctor.Report, error)
+	// Capture contains the traffic of the host. Default: there is no page with the traffic.
+	Capture *capture.Ring
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
@@ -180,8 +183,8 @@ func New(o *Options) (*Console, error) {
 
 // routes returns all routes. A test lists them with their roles.
 func (c *Console) routes() []*route {
-	return slices.Concat(c.assets.routes(), c.overviewRoutes(), c.exploreRoutes(), c.doctorRoutes(), c.loginRoutes(), c.streamRoutes(),
-		c.themeRoutes())
+	return slices.Concat(c.assets.routes(), c.overviewRoutes(), c.exploreRoutes(), c.trafficRoutes(), c.doctorRoutes(),
+		c.loginRoutes(), c.streamRoutes(), c.themeRoutes())
 }
 
 // listen listens at the address of the options.
@@ -212,6 +215,7 @@ func (c *Console) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, c.cancel)()
 	defer c.end()
 	c.background(c.follow)
+	c.background(func(context.Context) { traffic{c}.follow() })
 	server := &http.Server{
 		Handler: c, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return c.ctx },

@@ -62,3 +62,11 @@ func (c *Console) Close() {
 	_ = c.listener.Close()
 	c.end()
 }
+
+// Diff returns the lines of diffLines after their marks.
+func Diff(old, now []string) (all []string) {
+	for _, l := range diffLines(old, now) {
+		all = append(all, l.Mark+l.Text)
+	}
+	return all
+}

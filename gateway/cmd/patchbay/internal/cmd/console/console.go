@@ -19,6 +19,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
@@ -92,7 +93,7 @@ func open(ctx context.Context, o *Options) (err error) {
 			return err
 		}
 	}
-	c.Events = gateway.NewEventLog()
+	c.Events, c.Capture = gateway.NewEventLog(), capture.New(nil) // the console keeps the bodies
 	h, err := hosting.OpenHost(ctx, f, c, nil)
 	if err != nil {
 		return err
@@ -102,6 +103,7 @@ func open(ctx context.Context, o *Options) (err error) {
 		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events}})
 	defer shutdown(gw)
 	opts := o.consoleOptions(h, gw, c)
+	opts.Capture = c.Capture
 	if len(c.Fixed) == 1 {
 		opts.Home = "/explore?" + url.Values{"server": start}.Encode()
 	}
