@@ -74,7 +74,8 @@ func (d *doctors) run(r *request) (*Outcome, error) {
 		return nil, err
 	}
 	if last := d.last(server); last != nil && last.Running != "" {
-		return nil, &gateway.Problem{Status: http.StatusConflict, Detail: "the checks of " + server + " are running already"}
+		return nil, &gateway.Problem{Status: http.StatusConflict,
+			Detail: "the checks of " + server + " are running already"}
 	}
 	e := examination{Server: server, Running: "first check"}
 	d.set(e)

@@ -79,8 +79,8 @@ const maxQuestions, maxQuestionBytes = 50, 256 << 10
 func (r *run) show(q *question, size int) (err error) {
 	r.update(func(s *runState) {
 		if len(s.Questions) == maxQuestions || size > maxQuestionBytes {
-			err = mcp.Errorf(mcp.CodeInvalidRequest, "refused: a run has at most %d questions of %d bytes", maxQuestions,
-				maxQuestionBytes)
+			err = mcp.Errorf(mcp.CodeInvalidRequest, "refused: a run has at most %d questions of %d bytes",
+				maxQuestions, maxQuestionBytes)
 			return
 		}
 		r.nextID++

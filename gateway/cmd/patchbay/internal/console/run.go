@@ -157,7 +157,8 @@ func (r *run) options() *mcp.ClientOptions {
 		Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
 		Log: func(_ context.Context, m *mcp.LoggingMessage) {
 			if len(m.Data) > maxLogData || len(m.Logger) > maxLogData {
-				m = &mcp.LoggingMessage{Level: m.Level, Data: fmt.Appendf(nil, `"(a message of %d bytes)"`, len(m.Data))}
+				size := fmt.Appendf(nil, `"(a message of %d bytes)"`, len(m.Data))
+				m = &mcp.LoggingMessage{Level: m.Level, Data: size}
 			}
 			r.update(func(s *runState) {
 				s.Logs = append(slices.Clone(s.Logs), m)

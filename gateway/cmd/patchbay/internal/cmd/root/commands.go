@@ -44,9 +44,11 @@ func commands(f *cmdutil.Factory) []*cobra.Command {
 		read.NewCmdRead(f, uris, nil), read.NewCmdGet(f, prompts, nil), read.NewCmdComplete(f, prompts, nil),
 		listen.NewCmdListen(f, uris, nil), record.NewCmdBridge(f, nil), record.NewCmdRecord(f, nil),
 		rpc.NewCmdRPC(f, nil), shell.NewCmdShell(f, commands, nil), lint.NewCmdLint(f, nil),
-		bench.NewCmdBench(f, nil), console.NewCmdConsole(f, nil), rpc.NewCmdPing(f, nil), skills.NewCmdSkills(f), task.NewCmdTask(f)),
+		bench.NewCmdBench(f, nil), console.NewCmdConsole(f, nil), rpc.NewCmdPing(f, nil),
+		skills.NewCmdSkills(f), task.NewCmdTask(f)),
 		cmdutil.InGroup(cmdutil.GroupAuth, auth.NewCmdAuth(f)),
-		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), check.NewCmdCheck(f, nil), gateway.NewCmdGateway(f, nil),
+		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), check.NewCmdCheck(f, nil),
+			gateway.NewCmdGateway(f, nil),
 			record.NewCmdMock(f, nil), servers.NewCmdServers(f, nil), trust.NewCmdTrust(f, nil),
 			completion.NewCmdCompletion(f, nil), man.NewCmdMan(f, nil), serve.NewCmdVersion(f, nil)),
 		[]*cobra.Command{

@@ -73,6 +73,10 @@ func overview(t *testing.T, link string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_ = res.Body.Close() // the first page, which is Explore for a single target
+	if res, err = browser.Get(base + "/"); err != nil {
+		t.Fatal(err)
+	}
 	defer res.Body.Close()
 	page, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode != http.StatusOK || res.Request.URL.Path != "/" {
