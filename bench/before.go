@@ -1,15 +1,25 @@
 package main
 
-import "slices"
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"strings"
+)
 
 // before is the name of the programs of this project in another version.
 const before = "before"
 
 // addBefore adds the programs of another version beside those of this version, in the same rounds.
-func (b *bench) addBefore(workloads []workload) {
+func (b *bench) addBefore(ctx context.Context, workloads []workload) {
+	version, err := exec.CommandContext(ctx, "git", "-C", b.before, "log", "-1", "--format=%h of %cs").Output()
+	if err != nil {
+		version = []byte("another version")
+	}
+	b.notes = append(b.notes, "`before` is this project as of "+strings.TrimSpace(string(version)))
 	if i := slices.IndexFunc(b.servers, func(s server) bool { return s.name == ours }); i >= 0 {
 		other := b.servers[i]
-		other.name = before
+		other.name, other.description = before, "this project in another version"
 		b.servers = slices.Insert(b.servers, i+1, other)
 	}
 	if i := slices.IndexFunc(b.clients, func(c client) bool { return c.name == ours }); i >= 0 {

@@ -67,8 +67,11 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	log.Print("building")
 	b := &bench{servers: servers, clients: clients, bin: bin, quick: set.quick, rounds: set.rounds, slice: set.slice,
 		before: set.before}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil && len(strings.Fields(string(load))) > 0 {
+		b.notes = append(b.notes, "load average before the run: "+strings.Fields(string(load))[0])
+	}
 	if set.before != "" {
-		b.addBefore(workloads)
+		b.addBefore(ctx, workloads)
 	}
 	if !areGateways(workloads) {
 		if err := b.findNode(ctx, set.servers != "" && set.servers != everything); err != nil {

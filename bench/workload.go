@@ -117,6 +117,13 @@ func catalogueHTTPWorkloads() []workload {
 	return all
 }
 
+// Ratios of today, on the slowest machine of several. With a single call in flight they depend on what a machine
+// spends to wake an idle core: the same programs have 1.10 and 1.75 on one machine, 1.50 and 2.2 on another.
+const (
+	openSession = 1.35
+	openSingle  = 2.1
+)
+
 // openProgress returns the ratio of today, where it misses its target.
 func openProgress(era echo.Era) float64 {
 	if era == echo.Session {
@@ -127,7 +134,7 @@ func openProgress(era echo.Era) float64 {
 
 func boundsJSON(era echo.Era) []bound {
 	if era == echo.Session {
-		return []bound{{of: baseline, cpu: 1.15}, {of: "go-sdk", rate: 5}, {of: "mcp-go", rate: 2}}
+		return []bound{{of: baseline, cpu: 1.15, open: openSession}, {of: "go-sdk", rate: 5}, {of: "mcp-go", rate: 2}}
 	}
 	return []bound{{of: baseline, cpu: 1.15}, {of: "go-sdk", rate: 10}, {of: "mcp-go", rate: 4}}
 }
@@ -146,7 +153,7 @@ func catalogueStdioWorkloads() []workload {
 				excludesSlow: window == 1,
 			}
 			if window == 1 {
-				w.bounds = []bound{{of: baseline, cpu: 1.25, open: 1.75}}
+				w.bounds = []bound{{of: baseline, cpu: 1.25, open: openSingle}}
 			} else if !w.variant {
 				w.bounds = []bound{{of: "limit-json", cpu: 1.2}, {of: "go-sdk", rate: 15}, {of: "mcp-go", rate: 7}}
 			}
