@@ -117,8 +117,8 @@ func catalogueHTTPWorkloads() []workload {
 	return all
 }
 
-// Ratios of today, on the slowest machine of several. With a single call in flight they depend on what a machine
-// spends to wake an idle core: the same programs have 1.10 and 1.75 on one machine, 1.50 and 2.2 on another.
+// Ratios of today, on the slowest machine of several. With a single call in flight they depend on the cost of
+// waking an idle core: the same programs have 1.10 and 1.75 on one machine, 1.50 and 2.2 on another.
 const (
 	openSession = 1.35
 	openSingle  = 2.1

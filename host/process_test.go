@@ -432,7 +432,6 @@ func TestCrashLoopOfAProcess(t *testing.T) {
 	}
 }
 
-// The host keeps the last 256 KiB of standard error, with visible characters only.
 // A lineWriter passes on what is written, as far as there is room.
 type lineWriter chan string
 
@@ -466,6 +465,7 @@ func TestStderrOfTransportWithWriter(t *testing.T) {
 	}
 }
 
+// The host keeps the last 256 KiB of standard error, with visible characters only.
 func TestStderr(t *testing.T) {
 	entry, _ := processEntry(t, "server")
 	h := openFile(t, map[string]any{"s": entry}, "{}", &host.Options{})

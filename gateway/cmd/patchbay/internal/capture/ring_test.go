@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
@@ -149,7 +150,9 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestQueries(t *testing.T) {
+func TestQueries(t *testing.T) { synctest.Test(t, testQueries) }
+
+func testQueries(t *testing.T) {
 	ring := capture.NewSmall(10, 1<<20)
 	call(ring.Frames("github"), 1, "create issue", 1)
 	slow := ring.Frames("db")
