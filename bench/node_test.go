@@ -20,6 +20,9 @@ func TestTypeScriptServersAnswer(t *testing.T) {
 			if s.script == "" || w.clients || w.measure != nil || w.width > 16 || !w.suits(s) {
 				continue
 			}
+			if w.isGateway() || w.growth != nil || w.observed != nil {
+				continue // these workloads name their programs
+			}
 			t.Run(s.name+"/"+w.name, func(t *testing.T) {
 				sub, err := b.open(t.Context(), s, w)
 				if err != nil {
