@@ -14,6 +14,8 @@ type importRule struct {
 	why                string
 }
 
+const webConsole = "gateway/cmd/patchbay/internal/console"
+
 var importRules = []importRule{
 	{[]string{"internal"}, []string{"mcp", "mcphttp", "oauth", "ext", "host", "gateway", "stores", "otelmcp", "mcptest"},
 		nil, "internal packages are the lowest layer"},
@@ -61,6 +63,8 @@ var importRules = []importRule{
 	{[]string{"stores", "otelmcp", "examples"}, []string{"gateway"}, nil, "a store or program does not need the gateway"},
 	{[]string{"gateway/audit", "gateway/celpolicy", "gateway/gatewayconfig"}, []string{"gateway/cmd", "mcphttp"}, nil,
 		"records and rules do not depend on how a host is served"},
+	{[]string{webConsole + "/page", webConsole + "/diff"}, []string{webConsole},
+		[]string{webConsole + "/page", webConsole + "/diff"}, "the framework of the web console knows no screen"},
 	{[]string{"examples", "gateway", "otelmcp", "stores"}, []string{"internal"}, nil,
 		"internal packages of the root are not a contract between modules"},
 }

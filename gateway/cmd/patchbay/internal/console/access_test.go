@@ -9,36 +9,38 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // roles lists all paths but the assets, with the role that each requires. A new path must be added here.
-var roles = map[string]console.Role{
-	"GET /":                 console.RoleViewer,
-	"GET /stream":           console.RoleViewer,
-	"GET /login":            console.RoleAnyone,
-	"POST /login":           console.RoleAnyone,
-	"POST /logout":          console.RoleViewer,
-	"POST /theme":           console.RoleViewer,
-	"POST /servers/restart": console.RoleOperator,
-	"POST /servers/stop":    console.RoleOperator,
-	"GET /doctor":           console.RoleViewer,
-	"POST /doctor/run":      console.RoleOperator,
-	"GET /explore":          console.RoleViewer,
-	"GET /explore/data":     console.RoleViewer,
-	"POST /explore/run":     console.RoleOperator,
-	"POST /explore/cancel":  console.RoleOperator,
-	"POST /explore/answer":  console.RoleOperator,
+var roles = map[string]page.Role{
+	"GET /":                 page.RoleViewer,
+	"GET /stream":           page.RoleViewer,
+	"GET /login":            page.RoleAnyone,
+	"POST /login":           page.RoleAnyone,
+	"POST /logout":          page.RoleViewer,
+	"POST /theme":           page.RoleViewer,
+	"POST /servers/restart": page.RoleOperator,
+	"POST /servers/stop":    page.RoleOperator,
+	"GET /doctor":           page.RoleViewer,
+	"POST /doctor/run":      page.RoleOperator,
+	"GET /explore":          page.RoleViewer,
+	"GET /explore/data":     page.RoleViewer,
+	"POST /explore/run":     page.RoleOperator,
+	"POST /explore/cancel":  page.RoleOperator,
+	"POST /explore/answer":  page.RoleOperator,
 }
 
 func TestEachPathRequiresItsRole(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, nil)
-	for path, role := range s.console.Paths() {
+	s := consoletest.New(t, nil)
+	for path, role := range s.Console.Paths() {
 		want := roles[path]
 		if strings.HasPrefix(path, "GET /assets/") {
-			want = console.RoleAnyone
+			want = page.RoleAnyone
 		}
 		if role != want {
 			t.Errorf("%s requires the role %q, want %q", path, role, want)
@@ -63,17 +65,17 @@ func refused(res *http.Response) bool {
 // Another user of the machine has no token and no cookie, or guesses them, or uses those of another console.
 func TestOtherUsersAreRefused(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s, other := newSite(t, nil), newSite(t, nil)
-	at, err := url.Parse(s.base)
+	s, other := consoletest.New(t, nil), consoletest.New(t, nil)
+	at, err := url.Parse(s.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := "patchbay-" + at.Port()
-	strangers := map[string]*http.Client{"no cookie": s.stranger(), "guessed cookie": s.stranger(),
-		"cookie of another console": s.stranger()}
+	strangers := map[string]*http.Client{"no cookie": s.Stranger(), "guessed cookie": s.Stranger(),
+		"cookie of another console": s.Stranger()}
 	strangers["guessed cookie"].Jar.SetCookies(at, []*http.Cookie{{Name: name, Value: strings.Repeat("0", 40)}})
-	own := other.browser()
-	otherAt, err := url.Parse(other.base)
+	own := other.Browser()
+	otherAt, err := url.Parse(other.Base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,20 +85,20 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 	strangers["cookie of another console"].Jar.SetCookies(at, cookies)
 	for who, b := range strangers {
-		for path, role := range s.console.Paths() {
+		for path, role := range s.Console.Paths() {
 			method, path, _ := strings.Cut(path, " ")
-			res, _ := s.send(b, method, path, form(method))
-			if role != console.RoleAnyone && !refused(res) {
+			res, _ := s.Send(b, method, path, form(method))
+			if role != page.RoleAnyone && !refused(res) {
 				t.Errorf("%s: %s %s: got %d, want a refusal", who, method, path, res.StatusCode)
 			}
 		}
-		if res, _ := s.send(b, http.MethodGet, "/unknown", nil); !refused(res) {
+		if res, _ := s.Send(b, http.MethodGet, "/unknown", nil); !refused(res) {
 			t.Errorf("%s: unknown path: got %d, want a refusal", who, res.StatusCode)
 		}
 	}
-	_, token := other.link()
+	_, token := other.Link()
 	for _, guess := range []string{"", token, strings.Repeat("0", 40)} {
-		if res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {guess}}); !refused(res) {
+		if res, _ := s.Send(s.Stranger(), http.MethodPost, "/login", url.Values{"token": {guess}}); !refused(res) {
 			t.Errorf("token %q: got %d, want a refusal", guess, res.StatusCode)
 		}
 	}
@@ -105,17 +107,17 @@ func TestOtherUsersAreRefused(t *testing.T) {
 // A page whose name resolves to this machine sends its own name.
 func TestOtherHostsAreRefused(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, func(o *console.Options) { o.Hosts = []string{"console.example"} })
-	b := s.browser()
+	s := consoletest.New(t, func(o *console.Options) { o.Hosts = []string{"console.example"} })
+	b := s.Browser()
 	for host, want := range map[string]bool{"evil.example": false, "evil.example:6280": false, "localhost.evil.example": false,
 		"127.0.0.1@evil.example": false, "localhost:1": true, "127.0.0.1:6280": true, "[::1]:6280": true,
 		"console.example": true} {
-		for path := range s.console.Paths() {
+		for path := range s.Console.Paths() {
 			method, path, _ := strings.Cut(path, " ")
 			if path == "/logout" {
 				continue
 			}
-			res, text := s.send(b, method, path, form(method), "Host", host)
+			res, text := s.Send(b, method, path, form(method), "Host", host)
 			isRefused := res.StatusCode == http.StatusForbidden && strings.Contains(text, "invalid header Host")
 			if isRefused == want {
 				t.Errorf("Host %q: %s %s: got %d, want it served: %t", host, method, path, res.StatusCode, want)
@@ -128,8 +130,8 @@ func TestOtherHostsAreRefused(t *testing.T) {
 // not cross-site, so its requests have the cookie.
 func TestOtherSitesAreRefused(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, nil)
-	b := s.browser()
+	s := consoletest.New(t, nil)
+	b := s.Browser()
 	for name, header := range map[string][]string{
 		"form of another site":            {"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate"},
 		"form of another port":            {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "navigate"},
@@ -139,17 +141,17 @@ func TestOtherSitesAreRefused(t *testing.T) {
 		"frame of another site":           {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
 		"image with the cookie, one port": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
 	} {
-		for path := range s.console.Paths() {
+		for path := range s.Console.Paths() {
 			method, path, _ := strings.Cut(path, " ")
 			if method == http.MethodGet && strings.Contains(name, "form") {
 				continue
 			}
-			if res, _ := s.send(b, method, path, form(method), header...); res.StatusCode != http.StatusForbidden {
+			if res, _ := s.Send(b, method, path, form(method), header...); res.StatusCode != http.StatusForbidden {
 				t.Errorf("%s: %s %s: got %d, want 403", name, method, path, res.StatusCode)
 			}
 		}
 	}
-	res, _ := s.send(b, http.MethodGet, "/", nil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate",
+	res, _ := s.Send(b, http.MethodGet, "/", nil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate",
 		"Sec-Fetch-Dest", "document")
 	if res.StatusCode != http.StatusOK {
 		t.Errorf("link of another site: got %d, want 200", res.StatusCode)
@@ -158,18 +160,18 @@ func TestOtherSitesAreRefused(t *testing.T) {
 
 func TestTokensAndCookiesExpire(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, nil)
-	b := s.browser()
-	s.console.Age(2*time.Minute + time.Second)
-	res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {s.token}})
+	s := consoletest.New(t, nil)
+	b := s.Browser()
+	s.Console.Age(2*time.Minute + time.Second)
+	res, _ := s.Send(s.Stranger(), http.MethodPost, "/login", url.Values{"token": {s.Token}})
 	if res.StatusCode != http.StatusForbidden {
 		t.Errorf("token after 2 minutes: got %d, want 403", res.StatusCode)
 	}
-	if res, _ := s.send(b, http.MethodGet, "/", nil); res.StatusCode != http.StatusOK {
+	if res, _ := s.Send(b, http.MethodGet, "/", nil); res.StatusCode != http.StatusOK {
 		t.Errorf("cookie after 2 minutes: got %d, want 200", res.StatusCode)
 	}
-	s.console.Age(12 * time.Hour)
-	if res, _ := s.send(b, http.MethodGet, "/", nil); !refused(res) {
+	s.Console.Age(12 * time.Hour)
+	if res, _ := s.Send(b, http.MethodGet, "/", nil); !refused(res) {
 		t.Errorf("cookie after 12 hours: got %d, want a refusal", res.StatusCode)
 	}
 }
@@ -177,12 +179,13 @@ func TestTokensAndCookiesExpire(t *testing.T) {
 // A person with the whole URL pastes it where the browser runs no scripts. The login leads to no other site.
 func TestLoginTakesTheURLAndStaysOnTheSite(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, nil)
+	s := consoletest.New(t, nil)
 	for next, want := range map[string]string{"/?a=b": "/?a=b", "": "/", "//evil.example": "/", "///evil.example": "/",
 		"https://evil.example": "/",
 		`/\evil.example`:       "/", "javascript:alert(1)": "/"} {
-		link := s.console.URL()
-		res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {" " + link + "\n"}, "next": {next}})
+		link := s.Console.URL()
+		form := url.Values{"token": {" " + link + "\n"}, "next": {next}}
+		res, _ := s.Send(s.Stranger(), http.MethodPost, "/login", form)
 		if got := res.Header.Get("Location"); res.StatusCode != http.StatusSeeOther || got != want {
 			t.Errorf("next %q: got %d, %q, want 303, %q", next, res.StatusCode, got, want)
 		}
@@ -191,30 +194,30 @@ func TestLoginTakesTheURLAndStaysOnTheSite(t *testing.T) {
 
 func TestRolesLimitPaths(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, func(o *console.Options) {
-		o.Authenticate = func(r *http.Request) (*mcp.Principal, console.Role, error) {
-			role := console.Role(r.Header.Get("X-Role"))
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Authenticate = func(r *http.Request) (*mcp.Principal, page.Role, error) {
+			role := page.Role(r.Header.Get("X-Role"))
 			if role == "error" {
-				return nil, console.RoleOperator, errors.New("revoked")
+				return nil, page.RoleOperator, errors.New("revoked")
 			}
 			return &mcp.Principal{Subject: "ann"}, role, nil
 		}
 	})
-	b := s.stranger()
-	for path, required := range s.console.Paths() {
+	b := s.Stranger()
+	for path, required := range s.Console.Paths() {
 		method, path, _ := strings.Cut(path, " ")
-		for _, role := range []string{"viewer", "operator", "", "admin", "error", string(console.RoleAnyone)} {
-			res, _ := s.send(b, method, path, form(method), "X-Role", role)
-			want := required == console.RoleAnyone || role == "operator" || role == "viewer" && required == console.RoleViewer
+		for _, role := range []string{"viewer", "operator", "", "admin", "error", string(page.RoleAnyone)} {
+			res, _ := s.Send(b, method, path, form(method), "X-Role", role)
+			want := required == page.RoleAnyone || role == "operator" || role == "viewer" && required == page.RoleViewer
 			if got := !refused(res); got != want && path != "/login" {
 				t.Errorf("%s %s as %q: got %d, want it served: %t", method, path, role, res.StatusCode, want)
 			}
 		}
 	}
-	if res, page := s.send(b, http.MethodGet, "/", nil, "X-Role", "viewer"); strings.Contains(page, "/servers/stop") {
+	if res, page := s.Send(b, http.MethodGet, "/", nil, "X-Role", "viewer"); strings.Contains(page, "/servers/stop") {
 		t.Errorf("the page of a viewer has actions of an operator: %d", res.StatusCode)
 	}
-	if link := s.console.URL(); strings.Contains(link, "#") {
+	if link := s.Console.URL(); strings.Contains(link, "#") {
 		t.Errorf("got %s, want a URL without a token", link)
 	}
 }
@@ -231,14 +234,14 @@ func TestAddressMustBeLoopback(t *testing.T) {
 
 func TestResponsesHaveTheHeaders(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := newSite(t, nil)
-	b := s.browser()
-	for path := range s.console.Paths() {
+	s := consoletest.New(t, nil)
+	b := s.Browser()
+	for path := range s.Console.Paths() {
 		method, path, _ := strings.Cut(path, " ")
 		if path == "/logout" {
 			continue
 		}
-		res, _ := s.send(b, method, path, form(method))
+		res, _ := s.Send(b, method, path, form(method))
 		policy := res.Header.Get("Content-Security-Policy")
 		for _, part := range []string{"default-src 'none'", "script-src 'self';", "require-trusted-types-for 'script'",
 			"frame-ancestors 'none'", "base-uri 'none'", "form-action 'self'"} {
@@ -254,7 +257,7 @@ func TestResponsesHaveTheHeaders(t *testing.T) {
 			t.Errorf("%s: got Cache-Control %q", path, cache)
 		}
 	}
-	res, _ := s.send(s.stranger(), http.MethodPost, "/login", url.Values{"token": {s.token}})
+	res, _ := s.Send(s.Stranger(), http.MethodPost, "/login", url.Values{"token": {s.Token}})
 	for _, c := range res.Cookies() {
 		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" {
 			t.Errorf("got the cookie %+v", c)

@@ -9,6 +9,8 @@ import (
 	"mime"
 	"net/http"
 	"path"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
 //go:embed assets
@@ -47,13 +49,14 @@ func readAssets() (*assets, error) {
 func (a *assets) url(name string) string { return assetPrefix + a.digest + "/" + name }
 
 // routes returns a route for each file.
-func (a *assets) routes() (all []*route) {
+func (a *assets) routes() (all []*page.Route) {
 	for name, text := range a.files {
-		all = append(all, &route{Path: a.url(name), Role: roleAnyone,
-			serve: func(w http.ResponseWriter, _ *request) {
+		all = append(all, &page.Route{Path: a.url(name), Role: page.RoleAnyone,
+			Serve: func(w http.ResponseWriter, _ *page.Request) error {
 				w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
 				w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 				_, _ = w.Write(text) // an error means that the browser left
+				return nil
 			}})
 	}
 	return all
@@ -62,13 +65,15 @@ func (a *assets) routes() (all []*route) {
 // themeCookie stores the choice of light or dark.
 const themeCookie = "patchbay-theme"
 
-func (c *Console) themeRoutes() []*route {
-	return []*route{{Path: "/theme", Role: RoleViewer, post: true, serve: func(w http.ResponseWriter, r *request) {
+func (c *Console) themeRoutes() []*page.Route {
+	set := func(w http.ResponseWriter, r *page.Request) error {
 		const year = 365 * 24 * 60 * 60
 		http.SetCookie(w, &http.Cookie{Name: themeCookie, Value: theme(r.PostFormValue("theme")), Path: "/",
 			MaxAge: year, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 		http.Redirect(w, r.Request, cmp.Or(localReferer(r.Request), c.opts.Home), http.StatusSeeOther)
-	}}}
+		return nil
+	}
+	return []*page.Route{{Path: "/theme", Role: page.RoleViewer, Post: true, Serve: set}}
 }
 
 // themeOf returns the theme of a request: "light", "dark" or "" for the theme of the system.

@@ -1,24 +1,26 @@
 package console
 
-import "time"
+import (
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+)
 
 // Paths returns the method and path of each route with its role.
-func (c *Console) Paths() map[string]Role {
-	all := map[string]Role{}
+func (c *Console) Paths() map[string]page.Role {
+	all := map[string]page.Role{}
 	for _, routes := range c.paths {
 		for _, r := range routes {
-			all[r.method()+" "+r.Path] = r.Role
+			all[r.Method()+" "+r.Path] = r.Role
 		}
 	}
 	return all
 }
 
-// RoleAnyone is the role of paths that need no login.
-const RoleAnyone = roleAnyone
-
 // Register adds a route, as New does.
-func (c *Console) Register(path string, role Role) error {
-	return c.register([]*route{{Path: path, Role: role, View: func(*request) (*View, error) { return &View{}, nil }}})
+func (c *Console) Register(path string, role page.Role) error {
+	return c.register(&page.Screen{Routes: []*page.Route{{Path: path, Role: role,
+		View: func(*page.Request) (*page.View, error) { return &page.View{}, nil }}}})
 }
 
 // Age makes the tokens and cookies older.
@@ -36,12 +38,13 @@ func (c *Console) Age(d time.Duration) {
 func (c *Console) Events(lists ...[]string) (all [][]string, err error) {
 	shown := sent{}
 	for pass, items := range lists {
-		var fragments []Fragment
+		var fragments []page.Fragment
 		for _, name := range items {
-			fragments = append(fragments, Fragment{ID: name, Part: "server", Data: &serverRow{ID: name}, In: "list",
-				Place: PlacePrepend})
+			data := struct{ ID, Pointer string }{ID: name}
+			fragments = append(fragments, page.Fragment{ID: name, Part: "member", Data: data, In: "list",
+				Place: page.Prepend})
 		}
-		events, err := shown.changes(c.pages, fragments, pass)
+		events, err := shown.changes(c.own, fragments, pass)
 		if err != nil {
 			return nil, err
 		}
@@ -54,19 +57,8 @@ func (c *Console) Events(lists ...[]string) (all [][]string, err error) {
 	return all, nil
 }
 
-// ShowHidden is showHidden.
-func ShowHidden(page string) string { return string(showHidden([]byte(page))) }
-
 // Close closes the listener of a console that is not served.
 func (c *Console) Close() {
 	_ = c.listener.Close()
-	c.end()
-}
-
-// Diff returns the lines of diffLines after their marks.
-func Diff(old, now []string) (all []string) {
-	for _, l := range diffLines(old, now) {
-		all = append(all, l.Mark+l.Text)
-	}
-	return all
+	c.site.End()
 }

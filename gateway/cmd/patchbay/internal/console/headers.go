@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 )
 
@@ -45,17 +46,18 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	req := &request{Request: r, console: c}
-	if p := c.admit(req); p != nil {
-		c.refuse(w, req, p)
+	req := c.site.Request(r, nil, "")
+	o, refused := c.admit(req)
+	if refused != nil {
+		c.refuse(w, req, refused)
 		return
 	}
-	if !req.route.stream {
+	if !o.Stream {
 		out := http.NewResponseController(w)
 		_ = out.SetReadDeadline(time.Now().Add(writeTimeout))  // fails only in tests
 		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
 	}
-	c.dispatch(w, req)
+	c.dispatch(w, req, o)
 }
 
 // isHost reports whether a header Host names this console. Any other name may belong to a page that
@@ -80,49 +82,48 @@ func checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// admit sets the route of a request and who sent it. It refuses a request without a login before it
+// admit sets who sent a request, and returns its route. It refuses a request without a login before it
 // tells whether a path exists.
-func (c *Console) admit(r *request) *refusal {
+func (c *Console) admit(r *page.Request) (*route, *refusal) {
 	routes := c.paths[r.URL.Path]
 	at := slices.IndexFunc(routes, func(o *route) bool {
-		return o.method() == r.Method || o.method() == http.MethodGet && r.Method == http.MethodHead
+		return o.Method() == r.Method || o.Method() == http.MethodGet && r.Method == http.MethodHead
 	})
-	isPublic := at >= 0 && routes[at].Role == roleAnyone
+	isPublic := at >= 0 && routes[at].Role == page.RoleAnyone
 	if !isPublic && !c.identify(r) {
-		return &refusal{http.StatusUnauthorized, "The session has ended: open the URL that the command prints."}
+		return nil, &refusal{http.StatusUnauthorized, "The session has ended: open the URL that the command prints."}
 	}
 	switch {
 	case len(routes) == 0:
-		return &refusal{http.StatusNotFound, "There is no page at " + r.URL.Path + "."}
+		return nil, &refusal{http.StatusNotFound, "There is no page at " + r.URL.Path + "."}
 	case at < 0:
-		return &refusal{http.StatusMethodNotAllowed, "The method is not allowed here."}
-	case !r.role.grants(routes[at].Role):
-		return &refusal{http.StatusForbidden, "This requires the role " + string(routes[at].Role) + ", and yours is " +
-			string(r.role) + "."}
+		return nil, &refusal{http.StatusMethodNotAllowed, "The method is not allowed here."}
+	case !r.Role.Grants(routes[at].Role):
+		return nil, &refusal{http.StatusForbidden, "This requires the role " + string(routes[at].Role) +
+			", and yours is " + string(r.Role) + "."}
 	}
-	r.route = routes[at]
-	return nil
+	return routes[at], nil
 }
 
 // identify sets who sent a request, and reports whether that is known.
-func (c *Console) identify(r *request) bool {
+func (c *Console) identify(r *page.Request) bool {
 	if c.opts.Authenticate == nil {
 		s := c.logins.login(r.Request)
 		if s == nil {
 			return false
 		}
-		r.role = s.role
+		r.Role = s.role
 		return true
 	}
 	p, role, err := c.opts.Authenticate(r.Request)
-	r.principal, r.role = p, role
-	return err == nil && (role == RoleViewer || role == RoleOperator)
+	r.Principal, r.Role = p, role
+	return err == nil && (role == page.RoleViewer || role == page.RoleOperator)
 }
 
 // refuse responds to a request that is not served: with the login page for a page, and with a text
 // for a script.
-func (c *Console) refuse(w http.ResponseWriter, r *request, p *refusal) {
-	isPage := r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, assetPrefix) && !r.isScript()
+func (c *Console) refuse(w http.ResponseWriter, r *page.Request, p *refusal) {
+	isPage := r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, assetPrefix) && !isScript(r.Request)
 	switch {
 	case isPage && p.status == http.StatusUnauthorized && c.opts.Authenticate == nil:
 		next := url.Values{"next": {r.URL.RequestURI()}}
@@ -135,7 +136,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *request, p *refusal) {
 }
 
 // isScript reports whether a script of the console sent a request, and not a form or a link.
-func (r *request) isScript() bool {
+func isScript(r *http.Request) bool {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	return mode != "" && mode != "navigate" || r.Header.Get("X-Console") != ""
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 type login struct {
 	hash [sha256.Size]byte // of the cookie or token
 	ends time.Time
-	role Role
+	role page.Role
 }
 
 // logins contains the unused tokens and the browsers of the local user. It is safe for concurrent use.
@@ -62,7 +64,7 @@ func (l *logins) newToken() string {
 	token, hash := newSecret()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tokens = added(l.tokens, login{hash, time.Now().Add(tokenTime), RoleOperator}, maxTokens)
+	l.tokens = added(l.tokens, login{hash, time.Now().Add(tokenTime), page.RoleOperator}, maxTokens)
 	return token
 }
 
@@ -129,13 +131,13 @@ func (l *logins) logOut(r *http.Request) {
 	}
 }
 
-func (c *Console) loginRoutes() []*route {
-	return []*route{
-		{Path: loginPath, Role: roleAnyone, Title: "Log in", View: loginView},
-		{Path: loginPath, Role: roleAnyone, post: true, serve: c.logIn},
-		{Path: logoutPath, Role: RoleViewer, Act: func(r *request) (*Outcome, error) {
+func (c *Console) loginRoutes() []*page.Route {
+	return []*page.Route{
+		{Path: loginPath, Role: page.RoleAnyone, Title: "Log in", View: loginView},
+		{Path: loginPath, Role: page.RoleAnyone, Post: true, Serve: c.logIn},
+		{Path: logoutPath, Role: page.RoleViewer, Act: func(r *page.Request) (*page.Outcome, error) {
 			c.logins.logOut(r.Request)
-			return &Outcome{Location: loginPath}, nil
+			return &page.Outcome{Location: loginPath}, nil
 		}},
 	}
 }
@@ -146,8 +148,8 @@ type loginPage struct {
 	Failed bool
 }
 
-func loginView(r *request) (*View, error) {
-	return &View{Template: "login", Data: loginPage{Next: localPath(r.URL.Query().Get("next"))}}, nil
+func loginView(r *page.Request) (*page.View, error) {
+	return &page.View{Template: "login", Data: loginPage{Next: localPath(r.URL.Query().Get("next"))}}, nil
 }
 
 // localPath returns a path of the console, or "" for the URL of another site.
@@ -162,7 +164,7 @@ func localPath(text string) string {
 
 // logIn exchanges a token for a cookie. login.js sends it from the fragment of the URL, or a person
 // pastes it.
-func (c *Console) logIn(w http.ResponseWriter, r *request) {
+func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	if _, after, ok := strings.Cut(token, "#t="); ok { // the whole URL was pasted
 		token = after
@@ -172,17 +174,18 @@ func (c *Console) logIn(w http.ResponseWriter, r *request) {
 	if cookie == nil {
 		c.opts.Logger.Warn("console: login refused: the token is invalid, was used or has expired",
 			"address", r.RemoteAddr)
-		v := &View{Template: "login", Data: loginPage{Next: next, Failed: true}}
-		c.showView(w, r, http.StatusForbidden, v)
-		return
+		v := &page.View{Title: "Log in", Template: "login", Data: loginPage{Next: next, Failed: true}}
+		c.showView(w, r, nil, http.StatusForbidden, v)
+		return nil
 	}
 	http.SetCookie(w, cookie)
 	if next == "" {
 		next = c.opts.Home
 	}
-	if r.isScript() {
+	if isScript(r.Request) {
 		writeJSON(w, http.StatusOK, &response{Location: next})
-		return
+		return nil
 	}
 	http.Redirect(w, r.Request, next, http.StatusSeeOther)
+	return nil
 }

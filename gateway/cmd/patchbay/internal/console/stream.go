@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
 const (
@@ -31,59 +32,66 @@ const (
 	maxEventLine = 1 << 20
 )
 
-func (c *Console) streamRoutes() []*route {
-	return []*route{{Path: "/stream", Role: RoleViewer, stream: true, serve: c.stream}}
+func (c *Console) streamRoutes() []*page.Route {
+	return []*page.Route{{Path: "/stream", Role: page.RoleViewer, Stream: true, Serve: c.stream}}
 }
 
 // stream sends the changes of a page until the browser leaves. The query contains the page, with its
 // own query, and the digest of the assets that the page was loaded with.
-func (c *Console) stream(w http.ResponseWriter, r *request) {
-	page, err := c.pageOf(r)
+func (c *Console) stream(w http.ResponseWriter, r *page.Request) error {
+	shown, err := c.pageOf(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+		return nil
 	}
 	out := &streamWriter{w: w, control: http.NewResponseController(w)}
 	_ = out.control.SetReadDeadline(time.Time{}) // fails only in tests
 	w.Header().Set("Content-Type", "text/event-stream")
 	if version := r.URL.Query().Get("v"); version != "" && version != c.assets.digest {
 		_ = out.reload() // an error means that the browser left
-		return
+		return nil
 	}
 	select {
 	case c.streams <- struct{}{}:
 		defer func() { <-c.streams }()
 	default:
 		http.Error(w, fmt.Sprintf("%d pages are open already", maxStreams), http.StatusServiceUnavailable)
-		return
+		return nil
 	}
-	if err := c.sendChanges(page, out); err != nil && r.Context().Err() == nil {
-		c.opts.Logger.Debug("console: stream ended", "page", page.URL.Path, "error", err)
+	if err := c.sendChanges(shown, out); err != nil && r.Context().Err() == nil {
+		c.opts.Logger.Debug("console: stream ended", "page", shown.URL.Path, "error", err)
 	}
+	return nil
+}
+
+// A shownPage is the page of a stream.
+type shownPage struct {
+	*page.Request
+	route *route
+	sent  sent
 }
 
 // errSlow ends the stream of a browser that reads more slowly than its page changes.
 var errSlow = errors.New("the browser reads too slowly")
 
 // sendChanges sends the changes of a page until the browser leaves or its login ends.
-func (c *Console) sendChanges(page *request, out *streamWriter) error {
-	shown := sent{}
+func (c *Console) sendChanges(p *shownPage, out *streamWriter) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for pass := 1; ; pass++ {
-		changed := c.wait() // before View, so that no change is lost
-		if !c.identify(page) || !page.role.grants(page.route.Role) {
+		changed := c.site.Wait() // before View, so that no change is lost
+		if !c.identify(p.Request) || !p.Role.Grants(p.route.Role) {
 			return out.send("event: end\ndata:\n\n")
 		}
 		began := time.Now()
-		every, err := c.sendPass(page, shown, pass, out)
+		every, err := c.sendPass(p, pass, out)
 		if errors.Is(err, errSlow) {
 			return out.reload()
 		}
 		if err != nil {
 			return err
 		}
-		if !sleep(page.Context(), time.Until(began.Add(streamPause))) {
+		if !sleep(p.Context(), time.Until(began.Add(streamPause))) {
 			return nil
 		}
 		var tick <-chan time.Time
@@ -100,7 +108,7 @@ func (c *Console) sendChanges(page *request, out *streamWriter) error {
 				if err := out.send(": \n\n"); err != nil {
 					return err
 				}
-			case <-page.Context().Done():
+			case <-p.Context().Done():
 				return nil
 			}
 		}
@@ -108,15 +116,15 @@ func (c *Console) sendChanges(page *request, out *streamWriter) error {
 }
 
 // sendPass sends the fragments that changed since the last pass.
-func (c *Console) sendPass(page *request, shown sent, pass int, out *streamWriter) (every time.Duration, err error) {
-	v, err := page.route.View(page)
+func (c *Console) sendPass(p *shownPage, pass int, out *streamWriter) (every time.Duration, err error) {
+	v, err := p.route.View(p.Request)
 	var events []event
 	if err == nil {
 		every = v.Every
-		events, err = shown.changes(c.pages, v.Fragments, pass)
+		events, err = p.sent.changes(p.route.templates, v.Fragments, pass)
 	}
 	if err != nil {
-		text, _ := json.Marshal(errorText(err)) // never fails for a string
+		text, _ := json.Marshal(page.ErrorText(err)) // never fails for a string
 		return streamRetry, out.send("event: problem\ndata: " + string(text) + "\n\n")
 	}
 	var b strings.Builder
@@ -180,18 +188,26 @@ func (c *Console) follow(ctx context.Context) {
 		if err := c.readEvents(ctx); err != nil && ctx.Err() == nil {
 			c.opts.Logger.Warn("console: events of the gateway ended", "error", err)
 		}
-		c.overview.forget("")
-		c.explorer.catalogues.forget("")
-		c.Changed()
+		c.hear(page.Event{})
 		if !sleep(ctx, streamRetry) {
 			return
 		}
 	}
 }
 
+// hear tells the screens about an event.
+func (c *Console) hear(e page.Event) {
+	for _, s := range c.screens {
+		if s.Heard != nil {
+			s.Heard(e)
+		}
+	}
+	c.Changed()
+}
+
 // readEvents reads the events of the admin API until they end.
 func (c *Console) readEvents(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, adminURL+"/events", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page.AdminURL+"/events", http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -210,30 +226,26 @@ func (c *Console) readEvents(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		var e struct{ Type, Server string }
-		if json.Unmarshal([]byte(data), &e) == nil && e.Type != "call" {
-			c.overview.forget(e.Server)
+		var e page.Event
+		if json.Unmarshal([]byte(data), &e) == nil {
+			c.hear(e)
 		}
-		if slices.Contains([]string{"server", "catalogue", "drift", "config"}, e.Type) {
-			c.explorer.catalogues.forget(e.Server)
-		}
-		c.Changed()
 	}
 	return lines.Err()
 }
 
-// pageOf returns the request for the page of a stream.
-func (c *Console) pageOf(r *request) (*request, error) {
+// pageOf returns the page of a stream.
+func (c *Console) pageOf(r *page.Request) (*shownPage, error) {
 	u, err := url.Parse(localPath(r.URL.Query().Get("page")))
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range c.paths[u.Path] {
-		if o.View != nil && r.role.grants(o.Role) {
-			page := *r
-			page.Request, page.route = r.Clone(r.Context()), o
-			page.URL, page.RequestURI = u, u.RequestURI()
-			return &page, nil
+		if o.View != nil && r.Role.Grants(o.Role) {
+			own := *r
+			own.Request = r.Clone(r.Context())
+			own.URL, own.RequestURI = u, u.RequestURI()
+			return &shownPage{&own, o, sent{}}, nil
 		}
 	}
 	return nil, fmt.Errorf("no page %.200q", u.Path)

@@ -22,6 +22,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -130,7 +131,7 @@ func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway, c *hosting.C
 		Connect: func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
 			return mcp.InMemory(h.For(&policy.Caller{Principal: p, Server: server})), nil
 		},
-		Target: func(server string) *console.Target { return targetOf(c, server) },
+		Target: func(server string) *explore.Target { return targetOf(c, server) },
 		Examine: func(ctx context.Context, server string, d *doctor.Options) (*doctor.Report, error) {
 			return o.examine(ctx, c, server, d)
 		}}
@@ -159,8 +160,8 @@ func (o *Options) examine(
 }
 
 // targetOf returns how other programs reach a server, without secrets.
-func targetOf(c *hosting.Config, server string) *console.Target {
-	t := &console.Target{}
+func targetOf(c *hosting.Config, server string) *explore.Target {
+	t := &explore.Target{}
 	if c.InProcess[server] != nil {
 		t.Command = []string{"patchbay", "serve", "--stdio"}
 		return t

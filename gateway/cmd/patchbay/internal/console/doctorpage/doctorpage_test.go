@@ -1,4 +1,4 @@
-package console_test
+package doctorpage_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -18,7 +19,7 @@ func TestDoctorShowsChecksAsTheyEnd(t *testing.T) {
 	mcptest.NoLeaks(t)
 	failed := doctor.Check{Name: "program", Status: doctor.Fail, Action: "look", Seen: []string{"<b>not installed"}, Next: "install it"}
 	begun, more := make(chan struct{}), make(chan struct{})
-	s := newSite(t, func(o *console.Options) {
+	s := consoletest.New(t, func(o *console.Options) {
 		o.Examine = func(_ context.Context, _ string, d *doctor.Options) (*doctor.Report, error) {
 			d.Begin("program", "look")
 			d.End(failed)
@@ -28,23 +29,23 @@ func TestDoctorShowsChecksAsTheyEnd(t *testing.T) {
 			return &doctor.Report{Target: "npx", Checks: []doctor.Check{failed}}, nil
 		}
 	})
-	b, form := s.browser(), url.Values{"server": {"broken"}}
+	b, form := s.Browser(), url.Values{"server": {"broken"}}
 	page := "/doctor?" + form.Encode()
-	if _, text := s.send(b, http.MethodGet, page, nil); !strings.Contains(text, "Run the checks") {
+	if _, text := s.Send(b, http.MethodGet, page, nil); !strings.Contains(text, "Run the checks") {
 		t.Errorf("before a run: got %s", text)
 	}
-	res, _ := s.send(b, http.MethodPost, "/doctor/run", form)
+	res, _ := s.Send(b, http.MethodPost, "/doctor/run", form)
 	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != page {
 		t.Errorf("run: got %d, %v, want the page", res.StatusCode, res.Header)
 	}
 	<-begun
-	_, text := s.send(b, http.MethodGet, page, nil)
+	_, text := s.Send(b, http.MethodGet, page, nil)
 	for _, want := range []string{"start: start it", "&lt;b&gt;not installed", "install it", `badge bad`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("during the run: got %s, want %q", text, want)
 		}
 	}
-	if res, _ := s.send(b, http.MethodPost, "/doctor/run", form); res.StatusCode != http.StatusConflict {
+	if res, _ := s.Send(b, http.MethodPost, "/doctor/run", form); res.StatusCode != http.StatusConflict {
 		t.Errorf("second run: got %d, want 409", res.StatusCode)
 	}
 	close(more)
@@ -52,9 +53,10 @@ func TestDoctorShowsChecksAsTheyEnd(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after the run: got %s, want the report", text)
 		}
-		_, text = s.send(b, http.MethodGet, page, nil)
+		_, text = s.Send(b, http.MethodGet, page, nil)
 	}
-	if res, _ := s.send(b, http.MethodPost, "/doctor/run", url.Values{"server": {"none"}}); res.StatusCode != http.StatusNotFound {
+	res, _ = s.Send(b, http.MethodPost, "/doctor/run", url.Values{"server": {"none"}})
+	if res.StatusCode != http.StatusNotFound {
 		t.Errorf("unknown server: got %d, want 404", res.StatusCode)
 	}
 }

@@ -1,6 +1,9 @@
-package console
+// Package traffic is the screen of the web console with the recorded requests and their frames.
+package traffic
 
 import (
+	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
 const (
@@ -22,32 +27,33 @@ const (
 	trafficEvery = 2 * time.Second
 )
 
-// traffic contains the functions of the screen.
-type traffic struct{ *Console }
+//go:embed templates
+var templates embed.FS
 
-// trafficRoutes are the routes of the traffic, unless nothing records it.
-func (c *Console) trafficRoutes() []*route {
-	if c.opts.Capture == nil {
-		return nil
-	}
-	return []*route{
-		{Path: "/traffic", Role: RoleViewer, Title: "Traffic", Key: "t", Order: 30, View: traffic{c}.view},
-		{Path: "/traffic/export", Role: RoleViewer, serve: traffic{c}.export},
-	}
+// screen contains the functions of the screen.
+type screen struct {
+	site *page.Site
+	ring *capture.Ring
+}
+
+// New returns the screen for the exchanges of a ring.
+func New(site *page.Site, ring *capture.Ring) *page.Screen {
+	s := screen{site, ring}
+	return &page.Screen{Templates: templates, Follow: s.follow, Routes: []*page.Route{
+		{Path: "/traffic", Role: page.RoleViewer, Title: "Traffic", Key: "t", Order: 30, View: s.view},
+		{Path: "/traffic/export", Role: page.RoleViewer, Serve: s.export},
+	}}
 }
 
 // follow tells the streams about new and changed exchanges.
-func (c traffic) follow() {
-	if c.opts.Capture == nil {
-		return
-	}
-	w := c.opts.Capture.Watch()
+func (s screen) follow(ctx context.Context) {
+	w := s.ring.Watch()
 	defer w.Close()
 	for {
-		if _, _, err := w.Next(c.ctx); err != nil {
+		if _, _, err := w.Next(ctx); err != nil {
 			return
 		}
-		c.Changed()
+		s.site.Changed()
 	}
 }
 
@@ -124,7 +130,7 @@ type exchangePage struct {
 	Cause  string // the URL of the exchange that caused it, or ""
 	Frames []frameRow
 	Other  uint64 // the exchange that it is compared with, or 0
-	Diff   []diffLine
+	Diff   []diff.Line
 	Same   bool   // the messages do not differ
 	Tool   string // the URL of the tool in Explore, or ""
 }
@@ -137,14 +143,14 @@ type frameRow struct {
 	Pretty string // the text with indentation, if it is JSON; numbers and strings keep their source text
 }
 
-func (c traffic) view(r *request) (*View, error) {
+func (s screen) view(r *page.Request) (*page.View, error) {
 	q := r.URL.Query()
 	p := &trafficPage{Query: q.Get("q")}
 	var err error
-	if p.JSON, err = link("/traffic/export", "q", p.Query, "format", "recording"); err != nil {
+	if p.JSON, err = page.Link("/traffic/export", "q", p.Query, "format", "recording"); err != nil {
 		return nil, err
 	}
-	if p.HAR, err = link("/traffic/export", "q", p.Query, "format", "har"); err != nil {
+	if p.HAR, err = page.Link("/traffic/export", "q", p.Query, "format", "har"); err != nil {
 		return nil, err
 	}
 	query, err := capture.ParseQuery(p.Query)
@@ -153,56 +159,56 @@ func (c traffic) view(r *request) (*View, error) {
 	}
 	before, _ := strconv.ParseUint(q.Get("before"), 10, 64) // another value shows the newest
 	selected, _ := strconv.ParseUint(q.Get("id"), 10, 64)
-	for _, x := range c.opts.Capture.Find(query, before, maxExchanges) {
-		p.Rows = append(p.Rows, c.exchangeRow(x, p.Query, q.Get("before"), selected))
+	for _, x := range s.ring.Find(query, before, maxExchanges) {
+		p.Rows = append(p.Rows, s.exchangeRow(x, p.Query, q.Get("before"), selected))
 	}
 	if len(p.Rows) == maxExchanges {
-		p.More, _ = link("/traffic", "q", p.Query, "before", strconv.FormatUint(p.Rows[maxExchanges-1].ID, 10))
+		p.More, _ = page.Link("/traffic", "q", p.Query, "before", strconv.FormatUint(p.Rows[maxExchanges-1].ID, 10))
 	}
-	var fragments []Fragment
+	var fragments []page.Fragment
 	for i := range slices.Backward(p.Rows) {
 		x := &p.Rows[i]
-		fragments = append(fragments, Fragment{ID: x.Element, Part: "exchange", Data: x, In: "exchanges",
-			Place: PlacePrepend, Version: fmt.Sprint(x.Status, x.Frames, x.End, x.Rounds, x.Method, x.Selected)})
+		fragments = append(fragments, page.Fragment{ID: x.Element, Part: "exchange", Data: x, In: "exchanges",
+			Place: page.Prepend, Version: fmt.Sprint(x.Status, x.Frames, x.End, x.Rounds, x.Method, x.Selected)})
 	}
 	if selected != 0 {
 		other, _ := strconv.ParseUint(q.Get("with"), 10, 64)
-		p.Selected = c.exchangePage(selected, other, p.Query, q.Get("before"))
+		p.Selected = s.exchangePage(selected, other, p.Query, q.Get("before"))
 		if p.Selected == nil {
 			p.Missing = q.Get("id")
 		} else {
-			fragments = append(fragments, Fragment{ID: "frames", Part: "frames", Data: p.Selected})
+			fragments = append(fragments, page.Fragment{ID: "frames", Part: "frames", Data: p.Selected})
 		}
 	}
-	return &View{Template: "traffic", Data: p, Fragments: fragments, Every: trafficEvery}, nil
+	return &page.View{Template: "traffic", Data: p, Fragments: fragments, Every: trafficEvery}, nil
 }
 
-func (c traffic) exchangeRow(x capture.Exchange, query, before string, selected uint64) exchangeRow {
+func (s screen) exchangeRow(x capture.Exchange, query, before string, selected uint64) exchangeRow {
 	id := strconv.FormatUint(x.ID, 10)
 	row := exchangeRow{Exchange: x, Element: "x" + id, Selected: x.ID == selected}
 	words := []string{"q", query, "id", id}
 	if before != "" {
 		words = append(words, "before", before)
 	}
-	row.Link, _ = link("/traffic", words...) // pairs
+	row.Link, _ = page.Link("/traffic", words...) // pairs
 	if selected != 0 && !row.Selected {
-		row.Compare, _ = link("/traffic", "q", query, "id", strconv.FormatUint(selected, 10), "with", id)
+		row.Compare, _ = page.Link("/traffic", "q", query, "id", strconv.FormatUint(selected, 10), "with", id)
 	}
 	return row
 }
 
 // exchangePage returns an exchange with its frames, or nil if it is no longer held.
-func (c traffic) exchangePage(id, other uint64, query, before string) *exchangePage {
-	x, frames, ok := c.opts.Capture.Get(id)
+func (s screen) exchangePage(id, other uint64, query, before string) *exchangePage {
+	x, frames, ok := s.ring.Get(id)
 	if !ok {
 		return nil
 	}
-	p := &exchangePage{exchangeRow: c.exchangeRow(x, query, before, id)}
+	p := &exchangePage{exchangeRow: s.exchangeRow(x, query, before, id)}
 	if x.Cause != 0 {
-		p.Cause, _ = link("/traffic", "q", query, "id", strconv.FormatUint(x.Cause, 10))
+		p.Cause, _ = page.Link("/traffic", "q", query, "id", strconv.FormatUint(x.Cause, 10))
 	}
 	if x.Method == "tools/call" && x.Hop == capture.Upstream {
-		p.Tool, _ = link("/explore", "server", x.Server, "tool", x.Target)
+		p.Tool, _ = page.Link("/explore", "server", x.Server, "tool", x.Target)
 	}
 	for _, f := range frames {
 		row := frameRow{Frame: f, Arrow: "←", After: shortDuration(f.Time.Sub(x.Queued))}
@@ -214,37 +220,37 @@ func (c traffic) exchangePage(id, other uint64, query, before string) *exchangeP
 		}
 		p.Frames = append(p.Frames, row)
 	}
-	if _, with, ok := c.opts.Capture.Get(other); ok {
+	if _, with, ok := s.ring.Get(other); ok {
 		p.Other = other
-		p.Diff = diffLines(messageLines(frames), messageLines(with))
-		p.Same = !slices.ContainsFunc(p.Diff, func(l diffLine) bool { return l.Kind != diffSame })
+		p.Diff = diff.Lines(messageLines(frames), messageLines(with))
+		p.Same = diff.IsEqual(p.Diff)
 	}
 	return p
 }
 
 // export writes the exchanges that match the query of the URL to a file: all, or the exchange "id".
-func (c traffic) export(w http.ResponseWriter, r *request) {
+func (s screen) export(w http.ResponseWriter, r *page.Request) error {
 	q := r.URL.Query()
-	ids, err := c.exported(q.Get("q"), q.Get("id"))
-	write, name := c.opts.Capture.WriteRecording, "traffic.jsonl"
+	ids, err := s.exported(q.Get("q"), q.Get("id"))
+	write, name := s.ring.WriteRecording, "traffic.jsonl"
 	if q.Get("format") == "har" {
-		write, name = c.opts.Capture.WriteHAR, "traffic.har"
+		write, name = s.ring.WriteHAR, "traffic.har"
 	}
 	var text strings.Builder
 	if err == nil {
 		err = write(&text, ids)
 	}
 	if err != nil {
-		c.showError(w, r, http.StatusBadRequest, "", err.Error())
-		return
+		return &gateway.Problem{Status: http.StatusBadRequest, Detail: page.ErrorText(err)}
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	_, _ = w.Write([]byte(text.String())) // an error means that the browser left
+	return nil
 }
 
 // exported returns the exchanges to export, the oldest first.
-func (c traffic) exported(query, id string) (ids []uint64, err error) {
+func (s screen) exported(query, id string) (ids []uint64, err error) {
 	if id != "" {
 		n, err := strconv.ParseUint(id, 10, 64)
 		if err != nil {
@@ -256,7 +262,7 @@ func (c traffic) exported(query, id string) (ids []uint64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range c.opts.Capture.Find(q, 0, capture.MaxExported) {
+	for _, x := range s.ring.Find(q, 0, capture.MaxExported) {
 		ids = append(ids, x.ID)
 	}
 	if len(ids) == 0 {
@@ -264,4 +270,24 @@ func (c traffic) exported(query, id string) (ids []uint64, err error) {
 	}
 	slices.Reverse(ids)
 	return ids, nil
+}
+
+// messageLines returns the lines of the messages of an exchange, indented and without ids, which differ
+// between all exchanges.
+func messageLines(frames []capture.Frame) (lines []string) {
+	for i := range frames {
+		f := &frames[i]
+		if f.Kind != capture.Message {
+			continue
+		}
+		text := jsontext.Value(f.Text)
+		_ = text.Indent() // a message that is cut stays on one line
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimRight(line, "\n")
+			if isTopID := strings.HasPrefix(line, "\t\"id\":"); !isTopID && len(lines) < diff.MaxLines {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
 }

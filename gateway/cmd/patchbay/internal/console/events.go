@@ -2,50 +2,31 @@ package console
 
 import (
 	"crypto/sha256"
-	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
-// A Fragment is a part of a page that the stream updates: one element, with ID as its id.
-type Fragment struct {
-	ID string
-	// Part is the name of a file in templates/part, without its extension, and Data its data.
-	Part string
-	Data any
-	// In is the id of the list that contains the fragment, and Place where a new fragment belongs:
-	// fragments are placed in their order. Default: the page contains the fragment, which is replaced.
-	In    string
-	Place Place
-	// Version, if it is not empty, must change whenever the HTML changes. The stream then renders the
-	// fragment only after a change.
-	Version string
-}
-
-// A Place is where a browser puts a fragment.
-type Place string
-
-// Places.
+// Places of events that no fragment states.
 const (
-	placeReplace Place = "replace" // in place of the element with the same id
-	PlaceAppend  Place = "append"  // last in its list, unless the list contains it
-	PlacePrepend Place = "prepend" // first in its list, unless the list contains it
-	placeRemove  Place = "remove"
-	placeKeep    Place = "keep" // removes the items of the list with the id that are not in IDs
+	placeReplace page.Place = "replace" // in place of the element with the same id
+	placeRemove  page.Place = "remove"
+	placeKeep    page.Place = "keep" // removes the items of the list with the id that are not in IDs
 )
 
 // An event is a fragment for a browser, in JSON.
 type event struct {
-	ID    string   `json:"id"`
-	Place Place    `json:"place"`
-	In    string   `json:"in,omitempty"`
-	HTML  string   `json:"html,omitempty"`
-	IDs   []string `json:"ids,omitempty"`
+	ID    string     `json:"id"`
+	Place page.Place `json:"place"`
+	In    string     `json:"in,omitempty"`
+	HTML  string     `json:"html,omitempty"`
+	IDs   []string   `json:"ids,omitempty"`
 }
 
-// events renders fragments.
-func (p *pages) events(all []Fragment) ([]event, error) {
+// eventsOf renders fragments.
+func eventsOf(t *page.Templates, all []page.Fragment) ([]event, error) {
 	var events []event
 	for i := range all {
-		e, err := p.event(&all[i])
+		e, err := eventOf(t, &all[i])
 		if err != nil {
 			return nil, err
 		}
@@ -54,12 +35,12 @@ func (p *pages) events(all []Fragment) ([]event, error) {
 	return events, nil
 }
 
-func (p *pages) event(f *Fragment) (*event, error) {
-	html, err := p.render("", "part/"+f.Part, f.Data)
+func eventOf(t *page.Templates, f *page.Fragment) (*event, error) {
+	html, err := t.Part(f)
 	if err != nil {
-		return nil, fmt.Errorf("fragment %s: %w", f.ID, err)
+		return nil, err
 	}
-	e := &event{ID: f.ID, Place: placeReplace, HTML: string(html)}
+	e := &event{ID: f.ID, Place: placeReplace, HTML: html}
 	if f.In != "" {
 		e.In, e.Place = f.In, f.Place
 	}
@@ -78,7 +59,7 @@ type sentFragment struct {
 
 // changes returns the events that bring a browser up to date with fragments. Items of lists that are
 // no longer among the fragments are removed.
-func (s sent) changes(p *pages, all []Fragment, pass int) ([]event, error) {
+func (s sent) changes(t *page.Templates, all []page.Fragment, pass int) ([]event, error) {
 	events := s.kept(all)
 	for i := range all {
 		f := &all[i]
@@ -91,7 +72,7 @@ func (s sent) changes(p *pages, all []Fragment, pass int) ([]event, error) {
 		if f.Version != "" && f.Version == old.version {
 			continue
 		}
-		e, err := p.event(f)
+		e, err := eventOf(t, f)
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +96,7 @@ func (s sent) changes(p *pages, all []Fragment, pass int) ([]event, error) {
 
 // kept returns events that remove the items of lists that a page shows since it was loaded, or since
 // an earlier stream, and that are gone. Later passes compare with the fragments that they sent.
-func (s sent) kept(all []Fragment) (events []event) {
+func (s sent) kept(all []page.Fragment) (events []event) {
 	if len(s) > 0 {
 		return nil
 	}

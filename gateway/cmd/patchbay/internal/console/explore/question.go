@@ -1,4 +1,4 @@
-package console
+package explore
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	stdjson "encoding/json"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/content"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
@@ -50,8 +51,8 @@ type answer struct {
 // scope distinguishes the fields of the question from the fields of other forms of the page.
 func (q *question) scope() string { return fmt.Sprintf("q%d-%d", q.Run, q.ID) }
 
-func (q *question) fragment() Fragment {
-	return Fragment{ID: fmt.Sprintf("question-%d-%d", q.Run, q.ID), Part: "question", Data: q}
+func (q *question) fragment() page.Fragment {
+	return page.Fragment{ID: fmt.Sprintf("question-%d-%d", q.Run, q.ID), Part: "question", Data: q}
 }
 
 // IsSampling reports whether the person answers as the language model.

@@ -1,4 +1,4 @@
-package console
+package explore
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -123,7 +124,7 @@ func (i *item) send(ctx context.Context, c *mcp.Client, input stdjson.RawMessage
 func newItem(kind itemKind, name, title, description string, definition any) *item {
 	i := &item{Kind: kind, Name: name, Title: title, Description: description}
 	if text, err := stdjson.Marshal(definition); err == nil {
-		i.Definition = indented(text)
+		i.Definition = page.Indent(text)
 	}
 	return i
 }
@@ -217,7 +218,8 @@ func (c *catalogue) find(kind itemKind, name string) *item {
 
 // catalogues contains the catalogues of servers. It is safe for concurrent use.
 type catalogues struct {
-	console *Console
+	site    *page.Site
+	connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
 
 	mu    sync.Mutex // guards the fields below
 	all   map[runsKey]*catalogue
@@ -248,7 +250,7 @@ func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
 		})
 		delete(c.all, oldest)
 	}
-	c.console.background(func(ctx context.Context) {
+	c.site.Background(func(ctx context.Context) {
 		loaded := c.load(ctx, server, p)
 		loaded.Began = loading.Began
 		c.mu.Lock()
@@ -256,7 +258,7 @@ func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
 			c.all[key] = loaded
 		}
 		c.mu.Unlock()
-		c.console.Changed()
+		c.site.Changed()
 	})
 	return shown
 }
@@ -277,10 +279,10 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
 	defer cancel()
 	loaded := &catalogue{Loaded: true, Items: map[itemKind][]*item{}, Problems: map[itemKind]string{}}
-	transport, err := c.console.opts.Connect(ctx, server, p)
+	transport, err := c.connect(ctx, server, p)
 	var client *mcp.Client
 	if err == nil {
-		client, err = mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.console.opts.Logger})
+		client, err = mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.site.Logger})
 	}
 	if err != nil {
 		loaded.Err = err.Error()

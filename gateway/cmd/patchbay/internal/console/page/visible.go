@@ -1,4 +1,4 @@
-package console
+package page
 
 import (
 	"bytes"
@@ -34,6 +34,9 @@ func showHidden(page []byte) []byte {
 	}
 	return out.Bytes()
 }
+
+// Escape returns a text with hidden characters escaped, for a response that no template writes.
+func Escape(text string) string { return string(showHidden([]byte(text))) }
 
 // isSpace reports whether a control character is white space of HTML.
 func isSpace(r rune) bool { return r == '\n' || r == '\t' || r == '\r' }

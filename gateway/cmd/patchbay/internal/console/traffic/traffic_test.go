@@ -1,4 +1,4 @@
-package console_test
+package traffic_test
 
 import (
 	"context"
@@ -11,13 +11,14 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
 // traffic returns a site that shows three calls of a tool, and their ring. The exchange of the first call
 // has the id first.
-func traffic(t *testing.T) (s *site, ring *capture.Ring, first uint64) {
+func traffic(t *testing.T) (s *consoletest.Site, ring *capture.Ring, first uint64) {
 	t.Helper()
 	ring = capture.New(&capture.Options{Always: true})
 	server := mcp.NewServer("srv", "1", nil)
@@ -43,17 +44,17 @@ func traffic(t *testing.T) (s *site, ring *capture.Ring, first uint64) {
 	if len(found) != 3 {
 		t.Fatalf("got %d calls, want 3", len(found))
 	}
-	s = newSite(t, func(o *console.Options) { o.Capture = ring })
+	s = consoletest.New(t, func(o *console.Options) { o.Capture = ring })
 	return s, ring, found[2].ID
 }
 
 func TestTrafficShowsExchanges(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, _, first := traffic(t)
-	b := s.browser()
+	b := s.Browser()
 	see := func(query string, want, unwanted []string) {
 		t.Helper()
-		res, page := s.send(b, http.MethodGet, "/traffic"+query, nil)
+		res, page := s.Send(b, http.MethodGet, "/traffic"+query, nil)
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%s: got status %d", query, res.StatusCode)
 		}
@@ -83,38 +84,25 @@ func TestTrafficShowsExchanges(t *testing.T) {
 func TestTrafficIsExported(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, _, first := traffic(t)
-	b := s.browser()
+	b := s.Browser()
 	for query, want := range map[string]string{
 		"format=recording": `"recording":1`, "format=har": `"version":"1.2"`,
 		fmt.Sprintf("format=recording&id=%d", first): "one",
 	} {
-		res, text := s.send(b, http.MethodGet, "/traffic/export?"+query, nil)
+		res, text := s.Send(b, http.MethodGet, "/traffic/export?"+query, nil)
 		if res.StatusCode != http.StatusOK || !strings.Contains(text, want) ||
 			!strings.Contains(res.Header.Get("Content-Disposition"), "attachment") {
 			t.Errorf("%s: got %d %v %.200s", query, res.StatusCode, res.Header, text)
 		}
 	}
 	for query, want := range map[string]string{"q=foo:1": "unknown field", "q=server:none": "no exchange matches", "id=x": "must be a number"} {
-		if res, text := s.send(b, http.MethodGet, "/traffic/export?"+query, nil); res.StatusCode != http.StatusBadRequest ||
-			!strings.Contains(text, want) {
+		res, text := s.Send(b, http.MethodGet, "/traffic/export?"+query, nil)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(text, want) {
 			t.Errorf("%s: got %d %.500s, want %s", query, res.StatusCode, text, want)
 		}
 	}
-	if res, _ := s.send(s.stranger(), http.MethodGet, "/traffic/export?format=har", nil); res.StatusCode == http.StatusOK {
+	res, _ := s.Send(s.Stranger(), http.MethodGet, "/traffic/export?format=har", nil)
+	if res.StatusCode == http.StatusOK {
 		t.Error("a stranger may export the traffic")
-	}
-}
-
-func TestDiff(t *testing.T) {
-	for _, test := range []struct{ old, now, want string }{
-		{"a b c", "a b c", " a  b  c"},
-		{"a b c", "a x c", " a -b +x  c"},
-		{"", "a", "+a"},
-		{"a", "", "-a"},
-		{"a b c d", "b d e", "-a  b -c  d +e"},
-	} {
-		if got := console.Diff(strings.Fields(test.old), strings.Fields(test.now)); strings.Join(got, " ") != test.want {
-			t.Errorf("%s to %s: got %q, want %q", test.old, test.now, strings.Join(got, " "), test.want)
-		}
 	}
 }

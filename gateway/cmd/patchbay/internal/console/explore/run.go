@@ -1,7 +1,6 @@
-package console
+package explore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	stdjson "encoding/json"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -58,7 +58,8 @@ type run struct {
 	Timeout   time.Duration
 	Started   time.Time
 	principal *mcp.Principal
-	console   *Console
+	site      *page.Site
+	opts      *Options
 	cancel    context.CancelCauseFunc
 
 	mu     sync.Mutex // guards the fields below
@@ -99,7 +100,7 @@ func (r *run) update(change func(s *runState)) {
 	change(&r.state)
 	r.state.Version++
 	r.mu.Unlock()
-	r.console.Changed()
+	r.site.Changed()
 }
 
 // execute sends the request and waits for its end.
@@ -126,7 +127,7 @@ func (r *run) execute(ctx context.Context) {
 func (r *run) send(ctx context.Context) (*result, error) {
 	starting, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
 	defer cancel()
-	transport, err := r.console.opts.Connect(starting, r.Server, r.principal)
+	transport, err := r.opts.Connect(starting, r.Server, r.principal)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +154,7 @@ func (r *run) send(ctx context.Context) (*result, error) {
 // options returns the options of the client: the server may ask the person who runs.
 func (r *run) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
-		Info:   mcp.Implementation{Name: "patchbay-console", Version: cmp.Or(r.console.opts.Version, "devel")},
+		Info:   mcp.Implementation{Name: "patchbay-console", Version: r.opts.Version},
 		Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
 		Log: func(_ context.Context, m *mcp.LoggingMessage) {
 			if len(m.Data) > maxLogData || len(m.Logger) > maxLogData {
@@ -167,7 +168,7 @@ func (r *run) options() *mcp.ClientOptions {
 				}
 			})
 		},
-		LogLevel: "debug", Logger: r.console.opts.Logger, Middleware: []mcp.Middleware{r.observe},
+		LogLevel: "debug", Logger: r.site.Logger, Middleware: []mcp.Middleware{r.observe},
 	}
 }
 
@@ -201,7 +202,8 @@ func (r *run) size() int {
 
 // runs contains the runs of all servers and persons. It is safe for concurrent use.
 type runs struct {
-	console *Console
+	site *page.Site
+	opts *Options
 
 	mu   sync.Mutex // guards the fields below
 	last int        // ID
@@ -238,11 +240,12 @@ func (h *runs) start(server string, p *mcp.Principal, of *item, input []byte, ti
 		return nil, fmt.Errorf("%d runs of the server are in progress: cancel a run first", maxRunning)
 	}
 	h.last++
-	ctx, cancel := context.WithCancelCause(h.console.ctx)
+	ctx, cancel := context.WithCancelCause(h.site.Context())
 	r := &run{ID: h.last, Server: server, Item: of, Input: input, FromJSON: fromJSON, Timeout: timeout,
-		Started: time.Now(), principal: p, console: h.console, cancel: cancel, state: runState{Phase: runConnecting}}
+		Started: time.Now(), principal: p, site: h.site, opts: h.opts, cancel: cancel,
+		state: runState{Phase: runConnecting}}
 	h.all[key] = h.trim(append(h.all[key], r))
-	h.console.background(func(context.Context) { // ends with ctx, which ends with Serve
+	h.site.Background(func(context.Context) { // ends with ctx, which ends with Serve
 		defer cancel(nil)
 		r.execute(ctx)
 	})

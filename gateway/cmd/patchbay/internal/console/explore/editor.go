@@ -1,4 +1,4 @@
-package console
+package explore
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
@@ -27,7 +28,7 @@ type editor struct {
 	Err     string
 	Invalid bool // the arguments violate the schema, and may be sent all the same
 	Timeout int  // in seconds
-	Role    Role
+	Role    page.Role
 }
 
 // A draft is an editor whose content is not sent.
@@ -38,16 +39,16 @@ type draft struct {
 }
 
 // editorOf returns the draft of the URL, the arguments of the run that is shown, or an empty form.
-func (e *explorer) editorOf(r *request, p *explorePage) *editor {
+func (e *explorer) editorOf(r *page.Request, p *explorePage) *editor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range e.drafts {
-		if d.id == p.At.Draft && d.person == personOf(r.principal) && d.editor.At.Name == p.At.Name {
-			d.editor.At.Tab, d.editor.Role = p.At.Tab, r.role
+		if d.id == p.At.Draft && d.person == personOf(r.Principal) && d.editor.At.Name == p.At.Name {
+			d.editor.At.Tab, d.editor.Role = p.At.Tab, r.Role
 			return new(d.editor)
 		}
 	}
-	ed := &editor{At: p.At, Item: p.Item, Timeout: int(defaultRunTimeout.Seconds()), Role: r.role}
+	ed := &editor{At: p.At, Item: p.Item, Timeout: int(defaultRunTimeout.Seconds()), Role: r.Role}
 	if p.Run == nil {
 		ed.Form = form.New(p.Item.Schema)
 		return ed
@@ -60,26 +61,26 @@ func (e *explorer) editorOf(r *request, p *explorePage) *editor {
 }
 
 // keep stores a draft and returns its page.
-func (e *explorer) keep(r *request, ed *editor) explorePlace {
+func (e *explorer) keep(r *page.Request, ed *editor) explorePlace {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.last++
 	ed.At.Draft, ed.At.Run = e.last, 0
-	e.drafts = append(e.drafts, &draft{e.last, personOf(r.principal), *ed})
+	e.drafts = append(e.drafts, &draft{e.last, personOf(r.Principal), *ed})
 	e.drafts = e.drafts[max(0, len(e.drafts)-maxDrafts):]
 	return ed.At
 }
 
 // actRun runs the posted arguments. If a button of the form was pressed, or the arguments are invalid,
 // it shows the editor instead.
-func (e *explorer) actRun(r *request) (*Outcome, error) {
+func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, err
 	}
 	at := placeOf(url.Values{"server": {r.PostFormValue("at-server")}, "kind": {r.PostFormValue("at-kind")},
 		"name": {r.PostFormValue("at-name")}, "q": {r.PostFormValue("at-q")}, "run": {r.PostFormValue("at-run")}})
-	of := e.catalogues.of(at.Server, r.principal).find(at.Kind, at.Name)
-	if old := e.runs.find(at.Run, r.principal); of == nil && old != nil && old.Item.Name == at.Name {
+	of := e.catalogues.of(at.Server, r.Principal).find(at.Kind, at.Name)
+	if old := e.runs.find(at.Run, r.Principal); of == nil && old != nil && old.Item.Name == at.Name {
 		of = old.Item
 	}
 	if of == nil && at.Kind == kindResources {
@@ -93,26 +94,27 @@ func (e *explorer) actRun(r *request) (*Outcome, error) {
 	if err != nil {
 		seconds = 0 // which is invalid
 	}
-	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.role}
+	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.Role}
 	input, err := ed.read(r.PostForm)
 	if err != nil {
 		return nil, invalidRun(err)
 	}
 	if input == nil {
 		location := e.keep(r, ed)
-		return &Outcome{Location: location.URL(), Fragments: []Fragment{{ID: "editor", Part: "editor", Data: ed}}}, nil
+		return &page.Outcome{Location: location.URL(),
+			Fragments: []page.Fragment{{ID: "editor", Part: "editor", Data: ed}}}, nil
 	}
-	started, err := e.runs.start(at.Server, r.principal, of, input, time.Duration(seconds)*time.Second, ed.Form == nil)
+	started, err := e.runs.start(at.Server, r.Principal, of, input, time.Duration(seconds)*time.Second, ed.Form == nil)
 	if err != nil {
 		return nil, invalidRun(err)
 	}
-	e.console.Changed()
+	e.site.Changed()
 	to := at
 	to.Run = started.ID
-	out := &Outcome{Location: to.URL()}
+	out := &page.Outcome{Location: to.URL()}
 	if at.Run == 0 { // the page shows the last run
-		p := &explorePage{At: at, Run: e.runPage(r, started), Role: r.role}
-		out.Fragments = []Fragment{{ID: "editor", Part: "editor", Data: ed}, {ID: "run", Part: "run", Data: p}}
+		p := &explorePage{At: at, Run: e.runPage(r, started), Role: r.Role}
+		out.Fragments = []page.Fragment{{ID: "editor", Part: "editor", Data: ed}, {ID: "run", Part: "run", Data: p}}
 	}
 	return out, nil
 }

@@ -1,13 +1,13 @@
-package console
+package explore
 
 import (
-	"bytes"
 	stdjson "encoding/json"
 	"errors"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
@@ -54,7 +54,7 @@ func (b *block) Size() string { return term.FormatBytes(len(b.data)) }
 
 // newResult returns the parts of a result.
 func newResult(of *item, raw stdjson.RawMessage) *result {
-	r := &result{JSON: indented(raw), Bytes: len(raw)}
+	r := &result{JSON: page.Indent(raw), Bytes: len(raw)}
 	switch of.Kind {
 	case kindTools:
 		r.tool(of, raw)
@@ -93,7 +93,7 @@ func (r *result) tool(of *item, raw stdjson.RawMessage) {
 	}
 	structured, _ := t.StructuredContent.(stdjson.RawMessage)
 	if structured != nil {
-		r.Structured, r.Table = indented(structured), newTable(structured)
+		r.Structured, r.Table = page.Indent(structured), newTable(structured)
 	}
 	if of.Output == nil || t.IsError {
 		return
@@ -153,7 +153,7 @@ func (r *result) add(role string, c mcp.ContentBlock) {
 func (b *block) text(kind, text string) {
 	b.Kind, b.data = kind, []byte(text)
 	if k := rawjson.Kind(b.data); (k == '{' || k == '[') && len(text) <= maxShown && rawjson.Valid(b.data) == nil {
-		b.Kind, text = "json", indented(b.data)
+		b.Kind, text = "json", page.Indent(b.data)
 	}
 	kindOf, _, _ := strings.Cut(b.Type, ";")
 	if slices.Contains([]string{"text/html", "image/svg+xml", "text/markdown", "application/xhtml+xml"}, kindOf) {
@@ -192,16 +192,6 @@ func cutText(text string) (string, bool) {
 		return text, false
 	}
 	return strings.ToValidUTF8(text[:maxShown], ""), true
-}
-
-// indented returns JSON with line ends, and the same numbers and strings. Hidden characters are escaped.
-func indented(raw []byte) string {
-	var b bytes.Buffer
-	if stdjson.Indent(&b, raw, "", "  ") != nil {
-		b.Reset()
-		b.Write(raw)
-	}
-	return term.CleanJSON(b.String())
 }
 
 // A table shows structured content: a list of objects, or the members of an object.

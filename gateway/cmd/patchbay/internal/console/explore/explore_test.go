@@ -1,4 +1,4 @@
-package console_test
+package explore_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -84,14 +85,14 @@ func (e *echoServer) last() string {
 
 // A visitor uses Explore as a browser without scripts.
 type visitor struct {
-	*site
-	browser *http.Client
+	*consoletest.Visitor
+	t *testing.T
 }
 
 // newVisitor serves a console whose server fs is reached with transport.
 func newVisitor(t *testing.T, transport func() mcp.Transport) *visitor {
 	t.Helper()
-	s := newSite(t, func(o *console.Options) {
+	s := consoletest.New(t, func(o *console.Options) {
 		o.Connect = func(_ context.Context, server string, _ *mcp.Principal) (mcp.Transport, error) {
 			if server != "fs" {
 				return nil, errors.New("no such server")
@@ -99,40 +100,7 @@ func newVisitor(t *testing.T, transport func() mcp.Transport) *visitor {
 			return transport(), nil
 		}
 	})
-	return &visitor{s, s.browser()}
-}
-
-func (v *visitor) see(path string) string {
-	v.t.Helper()
-	res, text := v.send(v.browser, http.MethodGet, path, nil)
-	if res.StatusCode != http.StatusOK {
-		v.t.Fatalf("GET %s: status %d\n%s", path, res.StatusCode, text)
-	}
-	return text
-}
-
-// await fetches a page until it contains a text.
-func (v *visitor) await(path, text string) string {
-	v.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		page := v.see(path)
-		if strings.Contains(page, text) {
-			return page
-		}
-		if time.Now().After(deadline) {
-			v.t.Fatalf("GET %s: no %q in\n%s", path, text, page)
-		}
-	}
-}
-
-// post sends a form and returns the page to which the response redirects.
-func (v *visitor) post(path string, values url.Values) string {
-	v.t.Helper()
-	res, text := v.send(v.browser, http.MethodPost, path, values)
-	if res.StatusCode != http.StatusSeeOther {
-		v.t.Fatalf("POST %s %v: status %d\n%s", path, values, res.StatusCode, text)
-	}
-	return res.Header.Get("Location")
+	return &visitor{s.Visitor(), t}
 }
 
 // run posts the values of the editor for a tool and returns the page of the run.
@@ -143,7 +111,7 @@ func (v *visitor) run(tool string, values url.Values) string {
 	for name, value := range values {
 		all[name] = value
 	}
-	return v.post("/explore/run", all)
+	return v.Post("/explore/run", all)
 }
 
 var runID = regexp.MustCompile(`run=(\d+)`)
@@ -164,11 +132,11 @@ func TestRunsReachServers(t *testing.T) {
 			t.Run(kind+" "+revision, func(t *testing.T) {
 				server := newEchoServer(revision)
 				v := newVisitor(t, func() mcp.Transport { return mcptest.Transport(t, server, kind) })
-				v.await("/explore?server=fs", `name=echo&amp;server=fs`)
+				v.Await("/explore?server=fs", `name=echo&amp;server=fs`)
 
 				const typed = `{ "n":12345678901234567890.10,  "s" : "caf\u00e9 \/" }`
 				at := v.run("echo", url.Values{"mode": {"json"}, "text": {typed}})
-				page := v.await(at, "&lt;b&gt;x&lt;/b&gt;")
+				page := v.Await(at, "&lt;b&gt;x&lt;/b&gt;")
 				for _, want := range []string{"revision <span class=\"data\">" + revision, `<th scope="col">id</th>`, "half of it",
 					"patchbay call fs echo"} {
 					if !strings.Contains(page, want) {
@@ -185,27 +153,28 @@ func TestRunsReachServers(t *testing.T) {
 				}
 
 				at = v.run("ask", nil)
-				v.await(at, "Which name?")
+				v.Await(at, "Which name?")
 				answer := url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"}, "open:": {""}}
-				v.post("/explore/answer", answer)
-				v.await(at, "missing required property")
+				v.Post("/explore/answer", answer)
+				v.Await(at, "missing required property")
 				answer.Set("/value", "Ann")
-				v.post("/explore/answer", answer)
-				v.await(at, "hello Ann")
+				v.Post("/explore/answer", answer)
+				v.Await(at, "hello Ann")
 				at = v.run("ask", nil)
-				v.await(at, "Which name?")
-				v.post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"decline"}})
-				v.await(at, ">declined</pre>")
+				v.Await(at, "Which name?")
+				v.Post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"decline"}})
+				v.Await(at, ">declined</pre>")
 
 				at = v.run("model", nil)
-				v.await(at, "Sum up.")
-				v.post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"}, "text": {"all"}})
-				v.await(at, "the model says all")
+				v.Await(at, "Sum up.")
+				v.Post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"},
+					"text": {"all"}})
+				v.Await(at, "the model says all")
 
 				at = v.run("wait", nil)
-				v.await(at, ">running</span>")
-				v.post("/explore/cancel", url.Values{"run": {v.runID(at)}})
-				v.await(at, ">cancelled</span>")
+				v.Await(at, ">running</span>")
+				v.Post("/explore/cancel", url.Values{"run": {v.runID(at)}})
+				v.Await(at, ">cancelled</span>")
 				<-server.stopped
 			})
 		}
@@ -225,7 +194,7 @@ func waitUntil(is func() bool) bool {
 func TestEditorKeepsTheTypedText(t *testing.T) {
 	server := newEchoServer(mcptest.Modern)
 	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
-	v.await("/explore?server=fs", `name=echo&amp;server=fs`)
+	v.Await("/explore?server=fs", `name=echo&amp;server=fs`)
 	for _, test := range []struct {
 		name   string
 		values url.Values
@@ -247,7 +216,7 @@ func TestEditorKeepsTheTypedText(t *testing.T) {
 		for name, value := range test.values {
 			values[name] = value
 		}
-		res, text := v.send(v.browser, http.MethodPost, "/explore/run", values)
+		res, text := v.Send(http.MethodPost, "/explore/run", values)
 		if test.want == nil {
 			if res.StatusCode != http.StatusBadRequest {
 				t.Errorf("%s: status %d, want 400", test.name, res.StatusCode)
@@ -257,7 +226,7 @@ func TestEditorKeepsTheTypedText(t *testing.T) {
 		if res.StatusCode != http.StatusSeeOther {
 			t.Fatalf("%s: status %d\n%s", test.name, res.StatusCode, text)
 		}
-		page := v.see(res.Header.Get("Location"))
+		page := v.See(res.Header.Get("Location"))
 		for _, want := range test.want {
 			if !strings.Contains(page, want) && !strings.Contains(html.UnescapeString(page), want) {
 				t.Errorf("%s: the page lacks %q:\n%s", test.name, want, page)
@@ -291,11 +260,11 @@ func TestHostileServersAreShownAsText(t *testing.T) {
 				&mcp.ResourceLink{URI: "javascript:alert(1)", Name: evil}}}, nil
 		})
 	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
-	pages := []string{v.await("/explore?server=fs", "name=evil")}
-	at := v.post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"evil"},
+	pages := []string{v.Await("/explore?server=fs", "name=evil")}
+	at := v.Post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"evil"},
 		"at-timeout": {"9"}, "mode": {"json"}, "text": {"{}"}})
-	pages = append(pages, v.await(at, "shown as source"), v.see("/explore?server=fs&tab=schema"),
-		v.see("/explore?server=fs&tab=definition"))
+	pages = append(pages, v.Await(at, "shown as source"), v.See("/explore?server=fs&tab=schema"),
+		v.See("/explore?server=fs&tab=definition"))
 	for i, page := range pages {
 		for _, forbidden := range []string{"<script>alert", "<img src=x", "<svg onload", "\u202e", "href=\"javascript:"} {
 			if strings.Contains(page, forbidden) {
@@ -307,13 +276,14 @@ func TestHostileServersAreShownAsText(t *testing.T) {
 		t.Errorf("hidden characters are not visible:\n%s", pages[0])
 	}
 	for part, want := range []string{"text/plain; charset=utf-8", "text/plain; charset=utf-8", "image/png"} {
-		res, _ := v.send(v.browser, http.MethodGet, fmt.Sprintf("/explore/data?run=%s&part=%d", v.runID(at), part), nil)
+		res, _ := v.Send(http.MethodGet, fmt.Sprintf("/explore/data?run=%s&part=%d", v.runID(at), part), nil)
 		if got := res.Header.Get("Content-Type"); got != want || res.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("part %d: got type %q, want %q", part, got, want)
 		}
 	}
 	for _, part := range []string{"-2", "5", "x"} {
-		if res, _ := v.send(v.browser, http.MethodGet, "/explore/data?run="+v.runID(at)+"&part="+part, nil); res.StatusCode != http.StatusNotFound {
+		res, _ := v.Send(http.MethodGet, "/explore/data?run="+v.runID(at)+"&part="+part, nil)
+		if res.StatusCode != http.StatusNotFound {
 			t.Errorf("part %s: status %d, want 404", part, res.StatusCode)
 		}
 	}
@@ -334,12 +304,13 @@ func TestManyToolsAreListedAndFiltered(t *testing.T) {
 		}
 		return all
 	}
-	all := names(v.await("/explore?server=fs", "tool_0999"))
+	all := names(v.Await("/explore?server=fs", "tool_0999"))
 	if len(all) != 1000 || !slices.IsSorted(all) {
 		t.Errorf("listed %d tools, want 1000 in the order of the server", len(all))
 	}
-	if got, want := names(v.see("/explore?server=fs&q=L_099")), []string{"tool_0990", "tool_0991", "tool_0992", "tool_0993",
-		"tool_0994", "tool_0995", "tool_0996", "tool_0997", "tool_0998", "tool_0999"}; !slices.Equal(got, want) {
+	want := []string{"tool_0990", "tool_0991", "tool_0992", "tool_0993", "tool_0994", "tool_0995", "tool_0996",
+		"tool_0997", "tool_0998", "tool_0999"}
+	if got := names(v.See("/explore?server=fs&q=L_099")); !slices.Equal(got, want) {
 		t.Errorf("filtered: got %q, want %q", got, want)
 	}
 }
@@ -348,16 +319,16 @@ func TestManyToolsAreListedAndFiltered(t *testing.T) {
 func TestHistoryIsBounded(t *testing.T) {
 	server := newEchoServer(mcptest.Modern)
 	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
-	v.await("/explore?server=fs", `name=echo&amp;server=fs`)
+	v.Await("/explore?server=fs", `name=echo&amp;server=fs`)
 	var at string
 	for range 205 {
 		at = v.run("echo", nil)
-		v.await(at, ">done</span>")
+		v.Await(at, ">done</span>")
 	}
-	if page := v.see(at); !strings.Contains(page, "History: 200 runs") {
+	if page := v.See(at); !strings.Contains(page, "History: 200 runs") {
 		t.Errorf("the page does not show 200 runs:\n%s", page)
 	}
-	if page := v.see("/explore?server=fs&name=echo&run=3"); strings.Contains(page, "<h3>Run 3</h3>") {
+	if page := v.See("/explore?server=fs&name=echo&run=3"); strings.Contains(page, "<h3>Run 3</h3>") {
 		t.Error("the page shows a run that left the history")
 	}
 }
@@ -365,12 +336,13 @@ func TestHistoryIsBounded(t *testing.T) {
 // A page is drawn while its server does not respond, and names the error of a server that fails.
 func TestServersThatDoNotRespond(t *testing.T) {
 	v := newVisitor(t, func() mcp.Transport { return mcp.Command("/no/such/program") })
-	if page := v.see("/explore?server=fs"); !strings.Contains(page, "Connecting to fs") && !strings.Contains(page, "/no/such/program") {
+	page := v.See("/explore?server=fs")
+	if !strings.Contains(page, "Connecting to fs") && !strings.Contains(page, "/no/such/program") {
 		t.Errorf("the page shows no state:\n%s", page)
 	}
-	v.await("/explore?server=fs", "/no/such/program")
-	v.await("/explore?server=broken", "no such server")
-	if res, _ := v.send(v.browser, http.MethodGet, "/explore?server=none", nil); res.StatusCode != http.StatusNotFound {
+	v.Await("/explore?server=fs", "/no/such/program")
+	v.Await("/explore?server=broken", "no such server")
+	if res, _ := v.Send(http.MethodGet, "/explore?server=none", nil); res.StatusCode != http.StatusNotFound {
 		t.Errorf("an unknown server: status %d, want 404", res.StatusCode)
 	}
 }
@@ -385,8 +357,8 @@ func TestRunsOfTalkativeServersAreBounded(t *testing.T) {
 		return "", err
 	})
 	v := newVisitor(t, func() mcp.Transport { return mcptest.Transport(t, server, mcptest.Transports()[0]) })
-	v.await("/explore?server=fs", "name=talk")
-	page := v.await(v.run("talk", nil), "refused: a run has at most")
+	v.Await("/explore?server=fs", "name=talk")
+	page := v.Await(v.run("talk", nil), "refused: a run has at most")
 	if strings.Contains(page, "noisenoise") || !strings.Contains(page, "a message of 5242") {
 		t.Errorf("the page of %d bytes contains a large log message", len(page))
 	}

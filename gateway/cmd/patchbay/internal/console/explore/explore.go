@@ -1,7 +1,12 @@
-package console
+// Package explore is the screen of the web console that lists tools, resources and prompts of servers, and
+// runs them.
+package explore
 
 import (
 	"cmp"
+	"context"
+	"embed"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +17,8 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -24,9 +31,25 @@ const (
 	maxListed = 2000
 )
 
-// An explorer is the screen that lists what servers offer, and runs it. It is safe for concurrent use.
+//go:embed templates
+var templates embed.FS
+
+// Options configures the screen.
+type Options struct {
+	// Connect returns a connection to a server as the principal p, which must use the names of the server.
+	// Default: an error.
+	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
+	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
+	// contain no secrets. Default: a server of the configuration, by its name.
+	Target func(server string) *Target
+	// Version is the version of the program.
+	Version string
+}
+
+// An explorer contains the functions of the screen. It is safe for concurrent use.
 type explorer struct {
-	console    *Console
+	site       *page.Site
+	opts       Options
 	catalogues *catalogues
 	runs       *runs
 
@@ -35,19 +58,31 @@ type explorer struct {
 	drafts []*draft   // the oldest first
 }
 
-func newExplorer(c *Console) *explorer {
-	return &explorer{console: c, runs: &runs{console: c, all: map[runsKey][]*run{}},
-		catalogues: &catalogues{console: c, all: map[runsKey]*catalogue{}, stale: map[runsKey]bool{}}}
+// New returns the screen.
+func New(site *page.Site, o *Options) *page.Screen {
+	e := &explorer{site: site, opts: *o}
+	if e.opts.Connect == nil {
+		e.opts.Connect = func(context.Context, string, *mcp.Principal) (mcp.Transport, error) {
+			return nil, errors.New("this console does not connect to servers")
+		}
+	}
+	e.opts.Version = cmp.Or(o.Version, "devel")
+	e.runs = &runs{site: site, opts: &e.opts, all: map[runsKey][]*run{}}
+	e.catalogues = &catalogues{site: site, connect: e.opts.Connect, all: map[runsKey]*catalogue{},
+		stale: map[runsKey]bool{}}
+	return &page.Screen{Templates: templates, Heard: e.heard, Routes: []*page.Route{
+		{Path: "/explore", Role: page.RoleViewer, Title: "Explore", Key: "e", Order: 20, View: e.view},
+		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
+		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
+		{Path: "/explore/answer", Role: page.RoleOperator, Act: e.actAnswer},
+		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
+	}}
 }
 
-func (c *Console) exploreRoutes() []*route {
-	e := c.explorer
-	return []*route{
-		{Path: "/explore", Role: RoleViewer, Title: "Explore", Key: "e", Order: 20, View: e.view},
-		{Path: "/explore/run", Role: RoleOperator, Act: e.actRun},
-		{Path: "/explore/cancel", Role: RoleOperator, Act: e.actCancel},
-		{Path: "/explore/answer", Role: RoleOperator, Act: e.actAnswer},
-		{Path: "/explore/data", Role: RoleViewer, serve: e.data},
+// heard makes the lists of a server stale that an event concerns.
+func (e *explorer) heard(event page.Event) {
+	if slices.Contains([]string{"", "server", "catalogue", "drift", "config"}, event.Type) {
+		e.catalogues.forget(event.Server)
 	}
 }
 
@@ -107,7 +142,7 @@ func (p explorePlace) ToTab(tab string) string {
 type explorePage struct {
 	At        explorePlace
 	Servers   []string
-	Server    *serverRow
+	Server    *servers.Row
 	Stderr    []string // the last lines, while the server does not respond
 	Catalogue *catalogue
 	Kinds     []itemKind
@@ -117,7 +152,7 @@ type explorePage struct {
 	Editor    *editor
 	Run       *runPage // nil without a run
 	History   []*runRow
-	Role      Role
+	Role      page.Role
 }
 
 // ReadURL returns the page of a resource that a result names.
@@ -130,7 +165,7 @@ type runPage struct {
 	*run
 	State runState
 	Copy  []copied
-	Role  Role
+	Role  page.Role
 }
 
 // Percent returns the progress in percent, or -1 if the server does not state the total.
@@ -169,12 +204,12 @@ type runRow struct {
 	Current bool
 }
 
-func (e *explorer) view(r *request) (*View, error) {
+func (e *explorer) view(r *page.Request) (*page.View, error) {
 	p, err := e.page(r, placeOf(r.URL.Query()))
 	if err != nil {
 		return nil, err
 	}
-	v := &View{Template: "explore", Data: p, Fragments: p.fragments(), Title: "Explore"}
+	v := &page.View{Template: "explore", Data: p, Fragments: p.fragments(), Title: "Explore"}
 	if p.Item != nil {
 		v.Title = p.Item.Name + " · Explore"
 	}
@@ -185,7 +220,7 @@ func (e *explorer) view(r *request) (*View, error) {
 }
 
 // fragments returns the parts of the page that change.
-func (p *explorePage) fragments() []Fragment {
+func (p *explorePage) fragments() []page.Fragment {
 	loaded := ""
 	if p.Catalogue != nil && p.Catalogue.Loaded {
 		loaded = p.Catalogue.Began.String()
@@ -194,7 +229,7 @@ func (p *explorePage) fragments() []Fragment {
 	if p.Item != nil {
 		definition = p.Item.Definition
 	}
-	all := []Fragment{
+	all := []page.Fragment{
 		{ID: "explore-state", Part: "explore-state", Data: p},
 		{ID: "items", Part: "items", Data: p, Version: fmt.Sprint(loaded, p.At)},
 		{ID: "item", Part: "item", Data: p, Version: fmt.Sprint("item", p.At, definition)},
@@ -207,7 +242,7 @@ func (p *explorePage) fragments() []Fragment {
 	}
 	for _, q := range p.Run.State.Questions {
 		f := q.fragment()
-		f.In, f.Place, f.Version = "questions", PlaceAppend, "q"+q.Answer
+		f.In, f.Place, f.Version = "questions", page.Append, "q"+q.Answer
 		all = append(all, f)
 	}
 	return all
@@ -225,31 +260,28 @@ func (r *runPage) version(result bool) string {
 }
 
 // page returns the data of a page.
-func (e *explorer) page(r *request, at explorePlace) (*explorePage, error) {
-	var list struct {
-		Servers []serverRow `json:"servers"`
-	}
-	if err := r.get("/servers", &list); err != nil {
+func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) {
+	list, err := servers.List(r)
+	if err != nil {
 		return nil, err
 	}
-	p := &explorePage{At: at, Kinds: itemKinds, Role: r.role}
-	if at.Server == "" && len(list.Servers) > 0 {
-		p.At.Server = list.Servers[0].Name
+	p := &explorePage{At: at, Kinds: itemKinds, Role: r.Role}
+	if at.Server == "" && len(list) > 0 {
+		p.At.Server = list[0].Name
 	}
-	for i := range list.Servers {
-		p.Servers = append(p.Servers, list.Servers[i].Name)
-		if list.Servers[i].Name == p.At.Server {
-			p.Server = &list.Servers[i]
+	for i := range list {
+		p.Servers = append(p.Servers, list[i].Name)
+		if list[i].Name == p.At.Server {
+			p.Server = &list[i]
 		}
 	}
 	if p.Server == nil && at.Server != "" {
-		return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_server",
-			Detail: fmt.Sprintf("there is no server %q", at.Server)}
+		return nil, servers.Unknown(at.Server)
 	}
 	if p.Server == nil {
 		return p, nil
 	}
-	p.Catalogue = e.catalogues.of(p.At.Server, r.principal)
+	p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
 	if !p.Catalogue.Loaded || p.Catalogue.Err != "" {
 		p.Stderr = stderrOf(r, p.At.Server)
 	}
@@ -262,11 +294,11 @@ func (e *explorer) page(r *request, at explorePlace) (*explorePage, error) {
 }
 
 // stderrOf returns the last lines of a server's standard error.
-func stderrOf(r *request, server string) (lines []string) {
+func stderrOf(r *page.Request, server string) (lines []string) {
 	var list struct {
 		Lines []struct{ Text string }
 	}
-	if r.get("/servers/"+url.PathEscape(server)+"/stderr?limit=8", &list) == nil {
+	if r.Get("/servers/"+url.PathEscape(server)+"/stderr?limit=8", &list) == nil {
 		for _, l := range list.Lines {
 			lines = append(lines, l.Text)
 		}
@@ -298,9 +330,9 @@ func (e *explorer) selectItem(p *explorePage) {
 }
 
 // addRuns sets the history, and the run of the URL or the last run of the item.
-func (e *explorer) addRuns(r *request, p *explorePage) {
+func (e *explorer) addRuns(r *page.Request, p *explorePage) {
 	var shown *run
-	for _, one := range slices.Backward(e.runs.of(p.At.Server, r.principal)) {
+	for _, one := range slices.Backward(e.runs.of(p.At.Server, r.Principal)) {
 		state := one.snapshot()
 		at := explorePlace{Server: one.Server, Kind: one.Item.Kind, Name: one.Item.Name, Run: one.ID}
 		isItem := one.Item.Kind == p.At.Kind && one.Item.Name == p.At.Name
@@ -319,32 +351,36 @@ func (e *explorer) addRuns(r *request, p *explorePage) {
 	}
 }
 
-func (e *explorer) runPage(r *request, shown *run) *runPage {
+func (e *explorer) runPage(r *page.Request, shown *run) *runPage {
 	state := shown.snapshot()
-	t := &Target{Name: shown.Server}
-	if target := e.console.opts.Target; target != nil {
-		t = target(shown.Server)
+	return &runPage{shown, state, copyAs(e.target(shown.Server), shown, state.Revision), r.Role}
+}
+
+// target returns how other programs reach a server.
+func (e *explorer) target(server string) *Target {
+	if e.opts.Target != nil {
+		return e.opts.Target(server)
 	}
-	return &runPage{shown, state, copyAs(t, shown, state.Revision), r.role}
+	return &Target{Name: server}
 }
 
 // runOf returns the run that a form names.
-func (e *explorer) runOf(r *request) (*run, error) {
+func (e *explorer) runOf(r *page.Request) (*run, error) {
 	id, _ := strconv.Atoi(r.FormValue("run"))
-	if found := e.runs.find(id, r.principal); found != nil {
+	if found := e.runs.find(id, r.Principal); found != nil {
 		return found, nil
 	}
 	return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_run",
 		Detail: fmt.Sprintf("run %d is not in the history: it contains the last %d runs", id, maxRuns)}
 }
 
-func (e *explorer) actCancel(r *request) (*Outcome, error) {
+func (e *explorer) actCancel(r *page.Request) (*page.Outcome, error) {
 	found, err := e.runOf(r)
 	if err != nil {
 		return nil, err
 	}
 	found.cancel(errRunCancelled)
-	return &Outcome{Location: found.place().URL(), Fragments: []Fragment{}, Message: "Cancelling."}, nil
+	return &page.Outcome{Location: found.place().URL(), Fragments: []page.Fragment{}, Message: "Cancelling."}, nil
 }
 
 // place returns the page of a run.
@@ -352,7 +388,7 @@ func (r *run) place() explorePlace {
 	return explorePlace{Server: r.Server, Kind: r.Item.Kind, Name: r.Item.Name, Run: r.ID}
 }
 
-func (e *explorer) actAnswer(r *request) (*Outcome, error) {
+func (e *explorer) actAnswer(r *page.Request) (*page.Outcome, error) {
 	found, err := e.runOf(r)
 	if err != nil {
 		return nil, err
@@ -361,29 +397,27 @@ func (e *explorer) actAnswer(r *request) (*Outcome, error) {
 	if err := found.decide(id, mcp.ElicitAction(r.PostFormValue("action")), r.PostForm); err != nil {
 		return nil, &gateway.Problem{Status: http.StatusConflict, Code: "question_closed", Detail: err.Error()}
 	}
-	out := &Outcome{Location: found.place().URL()}
+	out := &page.Outcome{Location: found.place().URL()}
 	for _, q := range found.snapshot().Questions {
 		if q.ID == id {
-			out.Fragments = []Fragment{q.fragment()}
+			out.Fragments = []page.Fragment{q.fragment()}
 		}
 	}
 	return out, nil
 }
 
 // data serves a part of a result: an image or audio for the page, and anything else as a download.
-func (e *explorer) data(w http.ResponseWriter, r *request) {
+func (e *explorer) data(w http.ResponseWriter, r *page.Request) error {
 	found, err := e.runOf(r)
 	if err != nil {
-		e.console.showError(w, r, http.StatusNotFound, "unknown_run", errorText(err))
-		return
+		return err
 	}
 	res := found.snapshot().Result
 	part, err := strconv.Atoi(r.URL.Query().Get("part"))
 	name, kind, data := "result.json", "application/json", found.result()
 	switch {
 	case res == nil || err != nil || part < -1 || part >= len(res.Blocks):
-		e.console.showError(w, r, http.StatusNotFound, "", "the run has no such result")
-		return
+		return &gateway.Problem{Status: http.StatusNotFound, Detail: "the run has no such result"}
 	case part >= 0:
 		b := res.Blocks[part]
 		name, kind, data = fmt.Sprintf("part-%d", part), "text/plain; charset=utf-8", b.data
@@ -401,4 +435,5 @@ func (e *explorer) data(w http.ResponseWriter, r *request) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // an error means that the browser left
+	return nil
 }

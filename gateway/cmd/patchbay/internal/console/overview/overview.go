@@ -1,0 +1,226 @@
+// Package overview is the first screen of the web console: the servers with their state. It is the example
+// of a screen, see package page.
+package overview
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
+)
+
+// overviewEvery is how often the overview is rendered without an event: no event reports that a
+// request begins.
+const overviewEvery = 2 * time.Second
+
+//go:embed templates
+var templates embed.FS
+
+// New returns the screen.
+func New(site *page.Site) *page.Screen {
+	o := &overview{site: site, tools: map[string]*toolNames{}}
+	return &page.Screen{Templates: templates, Heard: o.heard, Routes: []*page.Route{
+		{Path: "/", Role: page.RoleViewer, Title: "Overview", Key: "o", Order: 10, View: o.view},
+		{Path: "/servers/restart", Role: page.RoleOperator, Act: func(r *page.Request) (*page.Outcome, error) {
+			return o.control(r, "restart", "Restarted")
+		}},
+		{Path: "/servers/stop", Role: page.RoleOperator, Act: func(r *page.Request) (*page.Outcome, error) {
+			return o.control(r, "stop", "Stopped")
+		}},
+	}}
+}
+
+// An overview shows the servers. It is safe for concurrent use.
+type overview struct {
+	site *page.Site
+
+	mu    sync.Mutex // guards the fields below
+	tools map[string]*toolNames
+	loads int
+}
+
+// toolNames are the names of the tools of a server, while the server is in a state.
+type toolNames struct {
+	Names  []string
+	Loaded bool
+	Err    string
+	epoch  string // identifies the connection that listed them
+	load   int    // counts the lists
+}
+
+// An overviewPage is the data of templates/overview.html.
+type overviewPage struct {
+	Status  gatewayStatus
+	Servers []serverRow
+	Role    page.Role
+}
+
+// A gatewayStatus is the response of GET /status, as far as it is shown.
+type gatewayStatus struct {
+	Version      string         `json:"version"`
+	URL          string         `json:"url"`
+	Started      time.Time      `json:"started"`
+	Servers      map[string]int `json:"servers"`
+	Requests     int            `json:"requests"`
+	Pending      int            `json:"pending"`
+	Processes    int            `json:"processes"`
+	MaxProcesses int            `json:"maxProcesses"`
+	ConfigError  string         `json:"configError"`
+
+	Ready, Failed, Total int // servers
+}
+
+// A serverRow is a server of the list.
+type serverRow struct {
+	servers.Row
+	ID    string // of the element
+	Tools *toolNames
+	Role  page.Role // of the person who sees it
+}
+
+// version returns a text that changes with the row. It does not contain the tools, which may be 1,000.
+func (s *serverRow) version() string {
+	row := *s
+	row.Tools = nil
+	if s.Tools == nil {
+		return fmt.Sprintf("%+v", row)
+	}
+	return fmt.Sprintf("%+v %d %t", row, s.Tools.load, s.Tools.Loaded)
+}
+
+func (o *overview) view(r *page.Request) (*page.View, error) {
+	p := &overviewPage{Role: r.Role}
+	if err := r.Get("/status", &p.Status); err != nil {
+		return nil, err
+	}
+	rows, err := servers.List(r)
+	if err != nil {
+		return nil, err
+	}
+	p.Servers = make([]serverRow, len(rows))
+	for i := range p.Servers {
+		s := &p.Servers[i]
+		*s = serverRow{Row: rows[i], ID: "server-" + page.ElementID(rows[i].Name), Role: r.Role,
+			Tools: o.toolsOf(&rows[i])}
+		p.Status.Total++
+		switch s.Kind() {
+		case "ok":
+			p.Status.Ready++
+		case "bad", "warn":
+			p.Status.Failed++
+		}
+	}
+	fragments := []page.Fragment{{ID: "summary", Part: "summary", Data: &p.Status}}
+	for i := range p.Servers {
+		s := &p.Servers[i]
+		fragments = append(fragments, page.Fragment{ID: s.ID, Part: "server", Data: s, In: "servers",
+			Place: page.Append, Version: s.version()})
+	}
+	return &page.View{Template: "overview", Data: p, Fragments: fragments, Every: overviewEvery}, nil
+}
+
+// control restarts or stops the server that a form names.
+func (o *overview) control(r *page.Request, verb, done string) (*page.Outcome, error) {
+	name := r.PostFormValue("server")
+	if err := r.Post("/servers/"+url.PathEscape(name)+":"+verb, nil, nil); err != nil {
+		return nil, err
+	}
+	o.forget(name)
+	o.site.Changed()
+	return &page.Outcome{Location: "/", Message: done + " " + name + "."}, nil
+}
+
+// Limits of the tools that the overview lists for a server.
+const (
+	maxToolNames = 1000
+	toolsTimeout = 20 * time.Second
+)
+
+// toolsOf returns the tools of a connected server, or nil. It loads them in the background, because
+// a page must not wait for a server.
+func (o *overview) toolsOf(s *servers.Row) *toolNames {
+	if !s.IsConnected() {
+		return nil
+	}
+	epoch := fmt.Sprint(s.Starts, s.Revision)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.tools[s.Name]
+	if t != nil && t.epoch == epoch {
+		return t
+	}
+	o.loads++
+	t = &toolNames{epoch: epoch, load: o.loads}
+	o.tools[s.Name] = t
+	name := s.Name
+	o.site.Background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
+		defer cancel()
+		names, err := o.load(ctx, name)
+		loaded := &toolNames{Names: names, Loaded: true, epoch: epoch, load: t.load}
+		if err != nil {
+			loaded.Err = page.ErrorText(err)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.tools[name] == t { // nobody has forgotten it
+			o.tools[name] = loaded
+			o.site.Changed()
+		}
+	})
+	return t
+}
+
+// load lists the names of the tools of a server.
+func (o *overview) load(ctx context.Context, server string) (names []string, err error) {
+	for cursor := ""; len(names) < maxToolNames; {
+		var list struct {
+			Items      []json.RawMessage `json:"items"`
+			NextCursor string            `json:"nextCursor"`
+		}
+		q := url.Values{"server": {server}}
+		if cursor != "" {
+			q.Set("cursor", cursor)
+		}
+		if err := o.site.Call(ctx, nil, http.MethodGet, "/catalogue?"+q.Encode(), nil, &list); err != nil {
+			return names, err
+		}
+		for _, item := range list.Items {
+			var tool struct{ Name string }
+			if json.Unmarshal(item, &tool) == nil {
+				names = append(names, tool.Name)
+			}
+		}
+		if cursor = list.NextCursor; cursor == "" {
+			break
+		}
+	}
+	return names, nil
+}
+
+// heard forgets the tools of a server that an event concerns.
+func (o *overview) heard(e page.Event) {
+	if e.Type != "call" {
+		o.forget(e.Server)
+	}
+}
+
+// forget makes the overview list the tools of a server again, or of all servers for "".
+func (o *overview) forget(server string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, name := range slices.Collect(maps.Keys(o.tools)) {
+		if server == "" || name == server {
+			delete(o.tools, name)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Package page is the framework of the screens of the web console: routes, views, live parts and
+// templates. A screen is a package beside this package, which imports it; package console serves the
+// screens.
+//
+// # How a screen is added
+//
+// Package overview is the example to copy. A screen consists of Go files, a folder templates with a
+// template such as overview.html, and a folder templates/part with the templates of its live parts.
+// The names of the templates are local to the package.
+//
+//  1. Export a function New that returns a [Screen]: its routes and its embedded templates. Call New
+//     in console.New. A route must name its path and the role that it requires, and a test lists all
+//     of them; a path has no variables, because the query of the URL contains the state of a screen,
+//     as in /explore?server=fs&tool=read_file.
+//
+//  2. A screen is a route with a View. View returns the name of the template, its data, and the
+//     fragments of the page. The template must contain each fragment, as an element with the ID of
+//     the fragment, by executing the same template with the same data:
+//
+//     view:     Fragments: []page.Fragment{{ID: "summary", Part: "summary", Data: d.Status}}
+//     template: {{template "part/summary" .Status}}
+//     part:     <section id="summary">…</section>
+//
+//  3. The stream of a page calls View again after each change, at most ten times a second, and sends
+//     the fragments whose HTML changed. Call [Site.Changed] after a change that the admin API
+//     reports no event about. A list whose items come and go has a fragment for each item: set In to
+//     the ID of the list, and Place to where a new item belongs. Set Version to skip rendering.
+//
+//  4. An action is a route with an Act: a form with method="post" and the path of the route. form.js
+//     sends a form with the attribute data-live, and places the fragments of the [Outcome]. Without
+//     scripts the browser goes to its Location. A route with Serve writes its own response, such as a
+//     download.
+//
+//  5. Errors of View, Act and Serve become an error page or message. [Request.Get] and [Request.Post]
+//     return a *gateway.Problem, whose code and detail the page shows.
+//
+//  6. A page must not wait for a server: [Site.Background] starts work that ends with the console.
+//     Screen.Heard hears the events of the admin API, and Screen.Follow runs while the console serves.
+//
+// Templates may use the functions asset, has, link, time, clock, bytes, indent and assets, see
+// [Parse], and the parts of this package: part/field for a field of package form, part/member for a
+// new member of an object, part/diff for lines of package diff. A template must not contain a script,
+// an inline style, an event attribute or a literal URL of another site; TestConsoleAssets checks it.
+// Elements with data-row are selected with j and k; data-primary marks their link. An element with
+// data-filter is focused with /.
+package page
+
+import (
+	"context"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A Role limits the actions of a person in the console.
+type Role string
+
+// Roles. An operator may do everything that a viewer may do.
+const (
+	RoleViewer   Role = "viewer"   // reads
+	RoleOperator Role = "operator" // also runs, decides, restarts, approves and edits
+	// RoleAnyone is the role of paths without data, which are served before the login. No person has it.
+	RoleAnyone Role = "anyone"
+)
+
+// Grants reports whether a person with the role may use a path that requires another role.
+func (r Role) Grants(required Role) bool {
+	return required == RoleAnyone || r == RoleOperator || r == RoleViewer && required == RoleViewer
+}
+
+// A Screen contains the routes and templates of a package.
+type Screen struct {
+	Routes []*Route
+	// Templates contains the folder templates.
+	Templates fs.FS
+	// Follow, if it is set, runs while the console serves. It must return after the end of ctx.
+	Follow func(ctx context.Context)
+	// Heard, if it is set, is called for each event of the admin API, before the pages change.
+	Heard func(e Event)
+}
+
+// An Event is an event of the admin API, such as the type "server". The zero Event reports that events
+// may have been lost: anything may have changed.
+type Event struct {
+	Type   string
+	Server string // "" for an event that concerns no server, or all
+}
+
+// A Route is a path of the console: a screen with a View, an action with an Act, or something else
+// with a Serve.
+type Route struct {
+	Path  string
+	Role  Role                               // that the path requires
+	Title string                             // of the page
+	Key   string                             // opens the screen after g; "" keeps it out of the navigation
+	Order int                                // in the navigation
+	View  func(r *Request) (*View, error)    // for GET
+	Act   func(r *Request) (*Outcome, error) // for POST
+	// Serve writes the response, in place of View and Act. It must not write before it returns an error.
+	Serve  func(w http.ResponseWriter, r *Request) error
+	Post   bool // Serve is for POST
+	Stream bool // Serve takes as long as the browser reads
+}
+
+// Method returns the method of a route.
+func (o *Route) Method() string {
+	if o.Act != nil || o.Post {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
+// A View describes the content of a screen.
+type View struct {
+	Title     string // default: the title of the route
+	Template  string // the name of a file in templates, without its extension
+	Data      any
+	Fragments []Fragment    // that the stream updates
+	Every     time.Duration // how often the stream also calls View without a change; 0 for never
+}
+
+// An Outcome is the result of an action.
+type Outcome struct {
+	Location  string     // the page that the browser shows next; default: the page with the form
+	Fragments []Fragment // that form.js places if the form has the attribute data-live
+	Message   string     // that form.js announces
+}
+
+// A Fragment is a part of a page that the stream updates: one element, with ID as its id.
+type Fragment struct {
+	ID string
+	// Part is the name of a file in templates/part, without its extension, and Data its data.
+	Part string
+	Data any
+	// In is the id of the list that contains the fragment, and Place where a new fragment belongs:
+	// fragments are placed in their order. Default: the page contains the fragment, which is replaced.
+	In    string
+	Place Place
+	// Version, if it is not empty, must change whenever the HTML changes. The stream then renders the
+	// fragment only after a change.
+	Version string
+}
+
+// A Place is where a browser puts a fragment.
+type Place string
+
+// Places.
+const (
+	Append  Place = "append"  // last in its list, unless the list contains it
+	Prepend Place = "prepend" // first in its list, unless the list contains it
+)
+
+// A Request is a request of a person who may use its route.
+type Request struct {
+	*http.Request
+	Principal *mcp.Principal // nil for the local user
+	Role      Role           // of the person
+
+	site *Site
+}
+
+// Get decodes the response of the admin API to a path with its query, such as /servers. It returns a
+// [*gateway.Problem] for a response with an error.
+func (r *Request) Get(path string, v any) error { return r.Call(http.MethodGet, path, nil, v) }
+
+// Post sends a body to the admin API, nil for none, and decodes the response into v, which may be nil.
+// It returns the errors of [Request.Get].
+func (r *Request) Post(path string, body, v any) error { return r.Call(http.MethodPost, path, body, v) }
+
+// Call sends a request with any method to the admin API, as [Request.Post] does.
+func (r *Request) Call(method, path string, body, v any) error {
+	return r.site.Call(r.Context(), r.Principal, method, path, body, v)
+}

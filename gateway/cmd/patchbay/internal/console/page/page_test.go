@@ -1,0 +1,24 @@
+package page_test
+
+import (
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+)
+
+// Hidden characters are visible on pages, and unchanged in the fields that a browser sends back.
+func TestHiddenCharactersAreShown(t *testing.T) {
+	const evil = "a\u202e\u200b\U000e0041\x1b"
+	const shown = `a\u{202e}\u{200b}\u{e0041}\x1b`
+	for text, want := range map[string]string{
+		"<p>" + evil + "</p>\n":                                "<p>" + shown + "</p>\n",
+		`<input value="` + evil + `"><b title="` + evil + `">`: `<input value="` + evil + `"><b title="` + shown + `">`,
+		"<textarea name=\"x\">" + evil + "</textarea>" + evil:  "<textarea name=\"x\">" + evil + "</textarea>" + shown,
+		`<input value="` + evil:                                `<input value="` + evil,
+		"é 日本 ❤️":                                              "é 日本 ❤️",
+	} {
+		if got := page.ShowHidden(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

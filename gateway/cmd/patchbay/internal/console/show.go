@@ -1,0 +1,167 @@
+package console
+
+import (
+	"cmp"
+	"embed"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"io/fs"
+	"net/http"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+)
+
+// dispatch serves a request for a route.
+func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
+	switch {
+	case o.Serve != nil:
+		if err := o.Serve(w, r); err != nil {
+			c.showProblem(w, r, err)
+		}
+	case o.Act != nil:
+		c.act(w, r, o)
+	default:
+		v, err := o.View(r)
+		if err != nil {
+			c.showProblem(w, r, err)
+			return
+		}
+		c.showView(w, r, o, http.StatusOK, v)
+	}
+}
+
+// act runs an action, and responds to a script with JSON and to a browser without scripts with a redirect.
+func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route) {
+	out, err := o.Act(r)
+	switch {
+	case err != nil && isScript(r.Request):
+		status, _ := statusOf(err)
+		writeJSON(w, status, &response{Error: page.ErrorText(err)})
+	case err != nil:
+		c.showProblem(w, r, err)
+	case isScript(r.Request):
+		events, err := eventsOf(o.templates, out.Fragments)
+		if err != nil {
+			c.opts.Logger.Error("console: fragments not rendered", "path", o.Path, "error", err)
+			writeJSON(w, http.StatusInternalServerError, &response{Error: "internal error"})
+			return
+		}
+		writeJSON(w, http.StatusOK, &response{Location: out.Location, Events: events,
+			Message: page.Escape(out.Message)})
+	default:
+		http.Redirect(w, r.Request, cmp.Or(out.Location, localReferer(r.Request), c.opts.Home), http.StatusSeeOther)
+	}
+}
+
+// A response is the response to a form that a script sends.
+type response struct {
+	Location string  `json:"location,omitempty"`
+	Events   []event `json:"events,omitempty"`
+	Message  string  `json:"message,omitempty"`
+	Error    string  `json:"error,omitempty"`
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // an error means that the browser left
+}
+
+// localReferer returns the page that a form field "back" names, for browsers without scripts.
+func localReferer(r *http.Request) string { return localPath(r.PostFormValue("back")) }
+
+// statusOf returns the HTTP status and the code of an error.
+func statusOf(err error) (status int, code string) {
+	var p *gateway.Problem
+	if errors.As(err, &p) && p.Status >= http.StatusBadRequest {
+		return p.Status, p.Code
+	}
+	return http.StatusInternalServerError, ""
+}
+
+// A frame is the data of templates/page.html.
+type frame struct {
+	Title, Theme string
+	Path, Query  string        // of the page, for the stream and the navigation
+	Screens      []*page.Route // that the role may open
+	Role         page.Role
+	Who          string // the principal; "" for the local user
+	Version      string
+	Live         bool // the page has a stream
+	Data         any
+}
+
+// showView writes a page of a route, nil for a page of the console itself.
+func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, status int, v *page.View) {
+	templates := c.own
+	f := &frame{Title: v.Title, Theme: themeOf(r.Request), Path: r.URL.Path, Query: r.URL.RawQuery, Role: r.Role,
+		Version: c.opts.Version, Live: len(v.Fragments) > 0, Data: v.Data}
+	if o != nil {
+		f.Title, templates = cmp.Or(v.Title, o.Title), o.templates
+	}
+	if r.Principal != nil {
+		f.Who = r.Principal.Subject
+	}
+	for _, s := range c.keys {
+		if r.Role.Grants(s.Role) {
+			f.Screens = append(f.Screens, s)
+		}
+	}
+	text, err := templates.Page(v.Template, f)
+	if err != nil {
+		c.opts.Logger.Error("console: page not rendered", "path", r.URL.Path, "error", err)
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(text) // an error means that the browser left
+	}
+}
+
+// An errorPage is the data of templates/error.html.
+type errorPage struct {
+	Status     int
+	Title      string
+	Code, Text string
+}
+
+// showError writes a page about an error. code is the code of a gateway's error, or "".
+func (c *Console) showError(w http.ResponseWriter, r *page.Request, status int, code, text string) {
+	title := http.StatusText(status)
+	v := &page.View{Title: title, Template: "error", Data: errorPage{status, title, code, text}}
+	c.showView(w, r, nil, status, v)
+}
+
+// showProblem writes a page about the error of a route.
+func (c *Console) showProblem(w http.ResponseWriter, r *page.Request, err error) {
+	status, code := statusOf(err)
+	c.showError(w, r, status, code, page.ErrorText(err))
+}
+
+//go:embed templates
+var templateFiles embed.FS
+
+// templatesOf parses the templates of a screen.
+func (c *Console) templatesOf(files fs.FS) (*page.Templates, error) {
+	frame, err := templateFiles.ReadFile("templates/page.html")
+	if err != nil {
+		return nil, err
+	}
+	return page.Parse(files, string(frame), template.FuncMap{
+		// asset returns the URL of a file in assets.
+		"asset": func(name string) string { return c.assets.url(name) },
+		// has reports whether the console has a screen at a path.
+		"has": func(path string) bool { return c.paths[path] != nil },
+		// assets returns the digest of the assets, with which live.js notices a newer console.
+		"assets": func() string { return c.assets.digest },
+	})
+}
