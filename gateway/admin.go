@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // AdminOptions configures [Gateway.Admin]. A path whose function is nil responds with the status 501.
@@ -253,6 +254,14 @@ type adminRequest struct {
 }
 
 func (r *adminRequest) host() *host.Host { return r.admin.gateway.host }
+
+// principal returns the principal of [Gateway.AdminClient], or nil for the local user.
+func (r *adminRequest) principal() *mcp.Principal {
+	if caller, ok := r.Context().Value(adminCallerKey{}).(*policy.Caller); ok {
+		return caller.Principal
+	}
+	return nil
+}
 
 // upstream returns the server that the path names.
 func (r *adminRequest) upstream() (*host.Upstream, error) {

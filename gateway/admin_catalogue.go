@@ -36,10 +36,6 @@ var catalogueMethods = map[string][2]string{"tools": {"tools/list", "tools"}, "p
 	"resources": {"resources/list", "resources"}, "templates": {"resources/templates/list", "resourceTemplates"}}
 
 func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
-	route := Route{Profile: q.Profile, Server: q.Server}
-	if err := r.admin.gateway.check(route); err != nil {
-		return nil, problemf(http.StatusNotFound, "unknown_route", "%v", err)
-	}
 	if q.Kind == "" {
 		q.Kind = "tools"
 	}
@@ -48,7 +44,7 @@ func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
 	if q.Cursor != "" {
 		params["cursor"] = q.Cursor
 	}
-	raw, err := r.list(r.Context(), route, method[0], params)
+	raw, err := r.list(r.Context(), Route{Profile: q.Profile, Server: q.Server}, method[0], params)
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +59,15 @@ func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
 	return p, nil
 }
 
-// list returns a page of a list, as a client of the newest revision receives it.
+// list returns a page of a list that the caller may use, as a client of the newest revision receives it.
 func (r *adminRequest) list(ctx context.Context, route Route, method string, params any) (json.RawMessage, error) {
 	id := rand.Text()
 	defer r.host().Operator().EndSession(id)
-	c, err := mcp.Connect(ctx, mcp.InMemory(r.admin.gateway.endpoint(route, &localGrant.limits, id)),
-		&mcp.ClientOptions{Logger: r.admin.gateway.opts.Logger})
+	e, err := r.admin.gateway.callerEndpoint(r.principal(), route, id)
+	if err != nil {
+		return nil, problemf(http.StatusNotFound, "unknown_route", "%v", err)
+	}
+	c, err := mcp.Connect(ctx, mcp.InMemory(e), &mcp.ClientOptions{Logger: r.admin.gateway.opts.Logger})
 	if err != nil {
 		return nil, err
 	}

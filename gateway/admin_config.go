@@ -78,6 +78,17 @@ func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
 	if r.admin.opts.SetConfig == nil {
 		return nil, unsupported("writing the configuration")
 	}
+	if r.principal() != nil && !body.DryRun {
+		expected, err := r.admin.opts.SetConfig(r.Context(), &ConfigChange{body.Text, body.Version, true})
+		if err != nil {
+			return nil, err
+		}
+		if len(expected.Commands) > 0 {
+			return nil, problemf(http.StatusForbidden, "new_command", "the change contains %d command lines that the "+
+				"gateway did not run before, such as %.200q: only the user of the gateway may add them",
+				len(expected.Commands), expected.Commands[0])
+		}
+	}
 	return r.admin.opts.SetConfig(r.Context(), body)
 }
 

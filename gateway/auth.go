@@ -146,7 +146,7 @@ func (g *Gateway) serveKey(w http.ResponseWriter, r *http.Request, hash keyHash,
 		g.refuse(w, r, err, k)
 		return
 	}
-	ctx, done := g.live.begin(r, k)
+	ctx, done := g.live.begin(r.Context(), k)
 	defer done()
 	next.ServeHTTP(w, withGrant(mcp.WithPrincipal(ctx, k.caller), r, k.opens))
 }

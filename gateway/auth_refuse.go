@@ -58,15 +58,7 @@ func (f *failureCounter) isLimited(remote string) (wait time.Duration, limited b
 // response does not depend on the reason. A valid key is never rejected because of other clients:
 // behind a proxy all clients share one address, and a key cannot be guessed.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, why error, k *liveKey) {
-	if g.refusals.Admit() {
-		name := ""
-		if k != nil {
-			name = k.Name
-		}
-		g.opts.Logger.WarnContext(r.Context(), "gateway: request refused", "reason", why.Error(), "key", name,
-			"method", r.Method, "host", r.Host, "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
-		g.recordRefusal(r, why, k)
-	}
+	g.logRefusal(r, why, k)
 	limitBodyTime(w)
 	if wait, limited := g.failures.isLimited(r.RemoteAddr); limited {
 		w.Header().Set("Retry-After", strconv.Itoa(int(wait/time.Second)+1))
@@ -75,6 +67,20 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, why error, k *l
 	}
 	w.Header().Set("WWW-Authenticate", g.challenge(r))
 	g.refuseHTTP(w, http.StatusUnauthorized, "unauthorized")
+}
+
+// logRefusal logs and records a rejected request, unless there are too many.
+func (g *Gateway) logRefusal(r *http.Request, why error, k *liveKey) {
+	if !g.refusals.Admit() {
+		return
+	}
+	name := ""
+	if k != nil {
+		name = k.Name
+	}
+	g.opts.Logger.WarnContext(r.Context(), "gateway: request refused", "reason", why.Error(), "key", name,
+		"method", r.Method, "host", r.Host, "origin", r.Header.Get("Origin"), "remote", r.RemoteAddr)
+	g.recordRefusal(r, why, k)
 }
 
 // challenge returns how a client can authenticate.

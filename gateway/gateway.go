@@ -147,7 +147,6 @@ func New(h *host.Host, o *Options) *Gateway {
 // check returns an error for a route to a profile or server that the configuration does not
 // contain.
 func (g *Gateway) check(r Route) error {
-	hasName := func(u *host.Upstream) bool { return u.Name() == r.Server }
 	only := g.opts.Profile
 	switch {
 	case only != "" && (r.Server != "" || r.Profile != "" && r.Profile != only):
@@ -155,10 +154,14 @@ func (g *Gateway) check(r Route) error {
 		return fmt.Errorf("gateway: %q is not served: this gateway serves the profile %q only", name, only)
 	case r.Profile != "" && !slices.Contains(g.host.Operator().Profiles(), r.Profile):
 		return unknownRoute("profile", r.Profile)
-	case r.Server != "" && !slices.ContainsFunc(g.host.Upstreams(), hasName):
+	case r.Server != "" && !g.hasServer(r.Server):
 		return unknownRoute("server", r.Server)
 	}
 	return nil
+}
+
+func (g *Gateway) hasServer(name string) bool {
+	return slices.ContainsFunc(g.host.Upstreams(), func(u *host.Upstream) bool { return u.Name() == name })
 }
 
 // handler returns the handler of an existing route, or nil after Shutdown has begun.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"reflect"
 	"sync"
 	"time"
@@ -197,8 +196,8 @@ func (l *liveKeys) endKey(k *liveKey, why error) {
 
 // begin returns a context for a request with a key; it ends with the key. The caller must call done
 // at the end of the request.
-func (l *liveKeys) begin(r *http.Request, k *liveKey) (ctx context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(r.Context())
+func (l *liveKeys) begin(parent context.Context, k *liveKey) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(parent)
 	stop := context.AfterFunc(k.ctx, func() {
 		cancel(fmt.Errorf("%w: %w", mcp.ErrClosed, context.Cause(k.ctx)))
 	})

@@ -60,6 +60,9 @@ type Key struct {
 	Only []policy.ActionKind `json:"only,omitempty"`
 	// ReadOnly hides tools that do not declare readOnlyHint; see [policy.Caller].
 	ReadOnly bool `json:"readOnly,omitzero"`
+	// Console is the role of the principal in a web console of the gateway. Default: the key opens no
+	// console.
+	Console ConsoleRole `json:"console,omitzero"`
 	// Created is when the key was made. Create sets it.
 	Created time.Time `json:"created"`
 	// Expires is when the key ends; zero for never.
@@ -101,6 +104,9 @@ func (k *Key) check(now time.Time) error {
 			"characters", k.Subject, maxSubject)
 	case slices.ContainsFunc(k.Only, isUnknown):
 		return fmt.Errorf("gateway: invalid kinds of requests %q: must be of %q", k.Only, kinds)
+	case k.Console != "" && !k.Console.IsValid():
+		return fmt.Errorf("gateway: invalid role %.64q in the console: must be %s or %s", k.Console, ConsoleViewer,
+			ConsoleOperator)
 	case k.IsExpired(now):
 		return fmt.Errorf("gateway: invalid end %s: must be in the future", k.Expires.Format(time.RFC3339))
 	}

@@ -15,7 +15,8 @@ type endpoint struct {
 	gateway *Gateway
 	route   Route
 	limits  *limits
-	session string // of a stream; empty for HTTP, where each request names its own
+	session string         // of a stream; empty for HTTP, where each request names its own
+	caller  *mcp.Principal // of all requests; nil for the principal of each request
 
 	workspace string // see [policy.Caller]
 }
@@ -42,6 +43,9 @@ func (g *Gateway) endpoint(r Route, l *limits, session string) *endpoint {
 // view returns the view of the caller of a request.
 func (e *endpoint) view(ctx context.Context, p *mcp.Principal) *host.View {
 	session := e.session
+	if e.caller != nil {
+		p = e.caller
+	}
 	if session == "" && !e.gateway.opts.HTTP.Sessions.Stateless { // whose sessions end with each request
 		session = driver.SessionID(ctx)
 	}

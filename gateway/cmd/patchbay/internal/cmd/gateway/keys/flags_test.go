@@ -14,6 +14,8 @@ func TestKeysFlags(t *testing.T) {
 			Expires: defaultKeyTime},
 		"new ann --all-servers --only prompts,resources --principal p --expires never": {Invocation: name, All: true,
 			Only: []string{"prompts", "resources"}, Subject: "p", Expires: "never"},
+		"new ann --all-servers --console operator": {Invocation: name, All: true, Console: "operator",
+			Expires: defaultKeyTime},
 		"new ann --profile work": {Invocation: name, Profile: "work", Expires: defaultKeyTime},
 		"new":                    nil,
 	})

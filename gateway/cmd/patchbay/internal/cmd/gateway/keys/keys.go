@@ -58,6 +58,7 @@ func KeyStore() (*gateway.KeyStore, error) {
 type NewOptions struct {
 	cmdutil.Invocation
 	Subject, Profile, Expires string
+	Console                   string // a role; empty for none
 	Servers, Only             []string
 	ReadOnly, All             bool
 }
@@ -76,13 +77,16 @@ func NewCmdNew(p *cmdutil.Factory, run cmdutil.Run[*NewOptions]) *cobra.Command 
 	f.BoolVar(&o.All, "all-servers", false, "the key opens all servers of your own file, also future servers")
 	f.StringSliceVar(&o.Only, "only", nil, "tools, prompts or resources (`kinds`, with commas); default: everything")
 	f.BoolVar(&o.ReadOnly, "read-only", false, "only tools that declare readOnlyHint, prompts and resources")
+	f.StringVar(&o.Console, "console", "", "the key also opens the web console of the gateway, with this `role`: "+
+		"viewer or operator")
 	f.StringVar(&o.Expires, "expires", defaultKeyTime, "`time` until the key ends, such as 12h or 90d, or never")
 	return cmd
 }
 
 // key returns the key that the flags describe.
 func (o *NewOptions) key(name string, f *config.File) (gateway.Key, error) {
-	k := gateway.Key{Name: name, Subject: o.Subject, Profile: o.Profile, Servers: o.Servers, ReadOnly: o.ReadOnly}
+	k := gateway.Key{Name: name, Subject: o.Subject, Profile: o.Profile, Servers: o.Servers, ReadOnly: o.ReadOnly,
+		Console: gateway.ConsoleRole(o.Console)}
 	settings, err := gatewayconfig.Read(f)
 	if err != nil {
 		return k, err
@@ -206,6 +210,7 @@ type KeyReport struct {
 	Servers   []string   `json:"servers,omitempty"`
 	Only      []string   `json:"only,omitempty"`
 	ReadOnly  bool       `json:"readOnly,omitzero"`
+	Console   string     `json:"console,omitzero"` // the role
 	Created   time.Time  `json:"created"`
 	Expires   *time.Time `json:"expires,omitempty"`
 	Used      *time.Time `json:"used,omitempty"`
@@ -214,7 +219,7 @@ type KeyReport struct {
 
 func newKeyReport(k *gateway.Key) KeyReport {
 	r := KeyReport{Name: k.Name, Principal: k.Subject, Profile: k.Profile, Servers: k.Servers, ReadOnly: k.ReadOnly,
-		Created: k.Created, Expired: k.IsExpired(time.Now())}
+		Console: string(k.Console), Created: k.Created, Expired: k.IsExpired(time.Now())}
 	for _, kind := range keyKinds {
 		if slices.Contains(k.Only, kind.kind) {
 			r.Only = append(r.Only, kind.name)
@@ -245,7 +250,10 @@ func (r *KeyReport) limits() string {
 		all = append(all, "read only")
 	}
 	if all == nil {
-		return "everything"
+		all = []string{"everything"}
+	}
+	if r.Console != "" {
+		all = append(all, "console "+r.Console)
 	}
 	return strings.Join(all, "; ")
 }
