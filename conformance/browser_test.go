@@ -31,6 +31,9 @@ func needBrowser(t *testing.T) string {
 	return ""
 }
 
+// reboundHost is a name of another site, whose owner resolves it to this machine.
+const reboundHost = "prize.example"
+
 // startBrowser starts Chromium until the test ends and returns a context for opening tabs.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
@@ -41,7 +44,8 @@ func startBrowser(t *testing.T) context.Context {
 		chromedp.Flag("headless", true),
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		// Only the servers of the tests are reachable.
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE localhost , EXCLUDE 127.0.0.1"),
+		chromedp.Flag("host-resolver-rules", "MAP "+reboundHost+" 127.0.0.1 , MAP * ~NOTFOUND , EXCLUDE localhost , "+
+			"EXCLUDE 127.0.0.1"),
 	}
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update",
 		"disable-sync", "disable-dev-shm-usage", "hide-scrollbars"} {
@@ -65,6 +69,9 @@ type tab struct {
 	ctx context.Context
 }
 
+// tabLimit ends a test whose browser hangs. A busy machine takes minutes for what takes seconds.
+const tabLimit = 8 * time.Minute
+
 // newTab opens a tab.
 func newTab(t *testing.T, browser context.Context) *tab {
 	t.Helper()
@@ -73,7 +80,7 @@ func newTab(t *testing.T, browser context.Context) *tab {
 		closeTab()
 		t.Fatalf("open a tab: %v", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, time.Minute)
+	limited, cancel := context.WithTimeout(ctx, tabLimit)
 	t.Cleanup(func() {
 		cancel()
 		closeTab()
@@ -115,7 +122,7 @@ func (p *tab) waitForText(text string) {
 // waitFor waits until a script evaluates to true, across navigations.
 func (p *tab) waitFor(what, script string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -178,15 +185,8 @@ func (p *tab) screenshotOn(name string, screens []screen) {
 		dir = p.t.ArtifactDir()
 	}
 	for _, s := range screens {
-		p.do("show "+name+" on a "+s.name, chromedp.EmulateViewport(s.width, s.height, s.options...),
-			func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-				_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.scheme}},
-				})
-				return chromedp.Void{}, err
-			})
-		scrolls := chromedp.Evaluate[bool](`(e => e.scrollWidth > e.clientWidth)(document.documentElement)`)
-		if must(chromedp.Run(p.ctx, scrolls))(p.t) {
+		p.showOn(s)
+		if p.scrollsSideways() {
 			p.t.Errorf("page %s scrolls horizontally on a %s", name, s.name)
 		}
 		p.do("scroll to the top", chromedp.Evaluate[chromedp.Void](`scrollTo(0, 0)`))
@@ -196,6 +196,25 @@ func (p *tab) screenshotOn(name string, screens []screen) {
 		}
 	}
 	p.do("restore the viewport", chromedp.EmulateReset())
+}
+
+// showOn shows the page on a screen.
+func (p *tab) showOn(s screen) {
+	p.t.Helper()
+	p.do("show the page on a "+s.name, chromedp.EmulateViewport(s.width, s.height, s.options...),
+		func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+			_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: s.scheme}},
+			})
+			return chromedp.Void{}, err
+		})
+}
+
+// scrollsSideways reports whether the page is wider than the screen.
+func (p *tab) scrollsSideways() bool {
+	p.t.Helper()
+	script := `(e => e.scrollWidth > e.clientWidth)(document.documentElement)`
+	return must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](script)))(p.t)
 }
 
 // readForm returns the fields of the page's form, as the query of a URL after its address.

@@ -86,8 +86,21 @@ type watchedTab struct {
 	problems []string
 }
 
-// newWatchedTab opens a tab that collects console errors, exceptions and violations of the CSP.
+// newWatchedTab opens a tab whose console errors, exceptions, rejections that nothing handles, and violations
+// of the CSP fail the test.
 func newWatchedTab(t *testing.T, browser context.Context) *watchedTab {
+	t.Helper()
+	p := watchTab(t, browser)
+	t.Cleanup(func() {
+		for _, text := range p.taken() {
+			t.Errorf("the page reported: %s", text)
+		}
+	})
+	return p
+}
+
+// watchTab opens a tab that collects its problems.
+func watchTab(t *testing.T, browser context.Context) *watchedTab {
 	t.Helper()
 	p := &watchedTab{tab: newTab(t, browser)}
 	messages := chromedp.Console(p.ctx)
@@ -105,14 +118,15 @@ func newWatchedTab(t *testing.T, browser context.Context) *watchedTab {
 			}
 		}
 	})
-	t.Cleanup(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, text := range p.problems {
-			t.Errorf("the page reported: %s", text)
-		}
-	})
 	return p
+}
+
+// taken returns the problems that were collected, and forgets them.
+func (p *watchedTab) taken() (problems []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	problems, p.problems = p.problems, nil
+	return problems
 }
 
 // has reports whether the page has an element.

@@ -18,6 +18,7 @@ func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "patchbay-conformance")
 	if err == nil {
 		defer os.RemoveAll(dir)
+		builds.dir = dir
 		err = errors.Join(os.Setenv("PATCHBAY_STATE_DIR", dir), os.Setenv("PATCHBAY_VAULT_DIR", filepath.Join(dir, "vault")))
 	}
 	if err != nil {

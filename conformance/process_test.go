@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -32,10 +33,23 @@ func needNode(t *testing.T) string {
 	return node
 }
 
-// build compiles one of our packages and returns the path of the binary.
+// builds are the binaries that were built, by their folder and package. TestMain removes them.
+var builds struct {
+	mu   sync.Mutex // guards done
+	dir  string
+	done map[[2]string]string
+}
+
+// build compiles one of our packages, once, and returns the path of the binary.
 func build(t *testing.T, dir, pkg string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), filepath.Base(pkg))
+	builds.mu.Lock()
+	defer builds.mu.Unlock()
+	key := [2]string{dir, pkg}
+	if binary := builds.done[key]; binary != "" {
+		return binary
+	}
+	binary := filepath.Join(must(os.MkdirTemp(builds.dir, "build"))(t), filepath.Base(pkg))
 	cmd := exec.Command("go", "build", "-o", binary, pkg)
 	cmd.Dir = dir
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil && dir != ".." && dir != "." { // a module outside the workspace
@@ -44,6 +58,10 @@ func build(t *testing.T, dir, pkg string) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
 	}
+	if builds.done == nil {
+		builds.done = map[[2]string]string{}
+	}
+	builds.done[key] = binary
 	return binary
 }
 
