@@ -38,6 +38,7 @@ type external struct {
 	command []string
 	key     []byte
 	limit   time.Duration // externalTime, more in tests
+	unused  bool          // see Options.NoHook
 }
 
 func newExternal(given *gatewayconfig.PolicyHook, lookup func(string) (string, bool)) (*external, error) {
@@ -89,6 +90,10 @@ type externalAnswer struct {
 // decide sets the decision of the hook. If it fails, the action is denied.
 func (h *external) decide(ctx context.Context, a *policy.Action, d *policy.Decision) {
 	d.Do = policy.OutcomeDeny
+	if h.unused {
+		d.Reason = "the hook of the policy decides, and was not asked"
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()
 	text, err := json.Marshal(externalRequest{a.Kind, a.Method, callerValue(a.Caller), a.Server, a.Target, a.Definition,

@@ -38,6 +38,7 @@ type Exchange struct {
 	Server, Caller string // their names; the name of the local user is empty
 	Method         string // of the protocol, or of HTTP for the hops http and oauth
 	Target         string // the tool, prompt, URI, URL or program that the request concerns
+	Name           string // the name of a caller's Target that the server uses
 	Status         string // empty while the exchange is in progress; see [StatusOK]
 	Trace          string // the trace id of a request with a trace context
 

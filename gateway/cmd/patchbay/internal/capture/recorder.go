@@ -74,7 +74,8 @@ func (r *recorder) exchange(record *event.Record) uint64 {
 		return id
 	}
 	id := r.ring.begin(&Exchange{Hop: Downstream, Server: record.Server, Caller: callerName(record.Caller),
-		Method: record.Method, Target: record.Public, Queued: record.Start, Sent: max(time.Since(record.Start), 1)})
+		Method: record.Method, Target: record.Public, Name: record.Target, Queued: record.Start,
+		Sent: max(time.Since(record.Start), 1)})
 	if len(r.calls) < maxPending {
 		r.calls[record.Call] = id
 	}

@@ -52,7 +52,7 @@ func (r *Ring) Keeps() bool { return r.keeping.Load() > 0 }
 
 // begin adds an exchange, and returns its id. It sets Queued unless it is set.
 func (r *Ring) begin(x *Exchange) uint64 {
-	x.Target = r.mask.target(x.Target)
+	x.Target, x.Name = r.mask.target(x.Target), r.mask.target(x.Name)
 	x.Method, x.Caller = bounded(x.Method, maxText), bounded(x.Caller, maxText)
 	if x.Queued.IsZero() {
 		x.Queued = time.Now()
