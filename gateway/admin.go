@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,13 +37,19 @@ type AdminOptions struct {
 	Stop func()
 	// Config returns the files of the configuration, without secrets.
 	Config func(ctx context.Context) ([]ConfigFile, error)
+	// Settings returns the settings that are in force, without secrets. Default: none are listed.
+	Settings func(ctx context.Context) ([]Setting, error)
 	// ConfigError returns why the files of the configuration are not in force, without secrets, and ""
 	// if they are. Default: they are.
 	ConfigError func() string
 	// SetConfig writes the user's configuration file, or reports the changes that it would make.
 	SetConfig func(ctx context.Context, c *ConfigChange) (*ConfigResult, error)
-	// Explain returns the policy's decision about an action, and the rules up to the deciding rule.
-	Explain func(ctx context.Context, a *policy.Action) (policy.Decision, []RuleStep, error)
+	// Policy returns the member policy of the settings in force, as JSON without secrets; nil without it.
+	Policy func(ctx context.Context) (json.RawMessage, error)
+	// Explain returns the Explainer of the policy in force, or, if rules is not nil, of a policy in the
+	// form of the member policy, whose hook must not be asked. The error is a [*Problem] if the
+	// policy is invalid or absent.
+	Explain func(ctx context.Context, rules json.RawMessage) (Explainer, error)
 	// CheckLogin returns an error if a login of the local user at a server, on a page of the
 	// gateway, would be unused, such as for a connection that logs in as another client. Default:
 	// every login is used.

@@ -1,14 +1,8 @@
 package gateway
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
-	"slices"
-	"time"
-
-	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 func configRoutes() []*adminRoute {
@@ -18,7 +12,6 @@ func configRoutes() []*adminRoute {
 			"Replace the text of the configuration file, after a backup, or show the difference",
 			(*adminRequest).setConfig),
 		postRoute("/reload", "", "Read the configuration again", (*adminRequest).reload),
-		postRoute("/policy", "explain", "Show which rule decides about an action, and why", (*adminRequest).explain),
 	}
 }
 
@@ -35,9 +28,23 @@ type ConfigFile struct {
 	Version string `json:"version" jsonschema:"changes with the text of the file"`
 }
 
-// A configList lists the configuration files.
+// OriginDefault is the origin of settings that no file contains.
+const OriginDefault = "default"
+
+// A Setting is the effective value of a setting.
+type Setting struct {
+	// Path is a JSON pointer within the member patchbay of a file.
+	Path string `json:"path" jsonschema:"JSON pointer within the member patchbay"`
+	// Value is the value with a mask in place of each text that may be secret.
+	Value json.RawMessage `json:"value"`
+	// Origin is the path of the file that contains the setting, or OriginDefault.
+	Origin string `json:"origin" jsonschema:"path of the file with the setting, or default"`
+}
+
+// A configList lists the configuration files and the settings.
 type configList struct {
-	Files []ConfigFile `json:"files"`
+	Files    []ConfigFile `json:"files"`
+	Settings []Setting    `json:"settings" jsonschema:"that are in force, without the policy"`
 }
 
 func (r *adminRequest) config(*noQuery) (*configList, error) {
@@ -45,7 +52,18 @@ func (r *adminRequest) config(*noQuery) (*configList, error) {
 		return nil, unsupported("showing the configuration")
 	}
 	files, err := r.admin.opts.Config(r.Context())
-	return &configList{append([]ConfigFile{}, files...)}, err
+	if err != nil {
+		return nil, err
+	}
+	res := &configList{append([]ConfigFile{}, files...), []Setting{}}
+	if r.admin.opts.Settings != nil {
+		settings, err := r.admin.opts.Settings(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		res.Settings = append(res.Settings, settings...)
+	}
+	return res, nil
 }
 
 // A ConfigChange is a new text of the configuration file.
@@ -114,60 +132,4 @@ func (r *adminRequest) reload(*noBody) (*reloadResult, error) {
 	list := func(names []string) []string { return append([]string{}, names...) }
 	return &reloadResult{list(d.Added), list(d.Removed), list(d.Changed), list(d.Updated), list(d.Settings),
 		list(d.Restart)}, nil
-}
-
-// An explainRequest is an action that the policy decides about.
-type explainRequest struct {
-	On         string          `json:"on" jsonschema:"enum=call|read|get|complete|list|result|question,default=call"`
-	Server     string          `json:"server"`
-	Target     string          `json:"target" jsonschema:"name or URI that the server uses"`
-	Arguments  json.RawMessage `json:"args,omitzero"`
-	Definition json.RawMessage `json:"definition,omitzero"`
-	Result     json.RawMessage `json:"result,omitzero"`
-	Question   json.RawMessage `json:"question,omitzero"`
-	Recent     []string        `json:"recent,omitzero" jsonschema:"servers whose results the caller has received"`
-	Subject    string          `json:"subject,omitzero" jsonschema:"of the caller; default: the local user"`
-	Scopes     []string        `json:"scopes,omitzero"`
-}
-
-// A RuleStep is a rule that was evaluated.
-type RuleStep struct {
-	Rule    string `json:"rule"`
-	Do      string `json:"do,omitzero"`
-	Mode    string `json:"mode,omitzero"`
-	Matches bool   `json:"matches"`
-	// Error is why the rule could not be evaluated.
-	Error string `json:"error,omitzero"`
-}
-
-// An explanation is a decision of the policy.
-type explanation struct {
-	Do      string     `json:"do"`
-	Rule    string     `json:"rule,omitzero" jsonschema:"absent for the default"`
-	Reason  string     `json:"reason,omitzero"`
-	Channel string     `json:"channel,omitzero"`
-	DryRun  []string   `json:"dryRun"`
-	Rules   []RuleStep `json:"rules" jsonschema:"those that were evaluated"`
-}
-
-var explainMethods = map[string]string{"call": "tools/call", "read": "resources/read", "get": "prompts/get",
-	"complete": "completion/complete", "list": "tools/list", "result": "tools/call", "question": "tools/call"}
-
-func (r *adminRequest) explain(body *explainRequest) (*explanation, error) {
-	if r.admin.opts.Explain == nil {
-		return nil, unsupported("explaining decisions")
-	}
-	on := cmp.Or(body.On, "call")
-	a := &policy.Action{Kind: policy.ActionKind(on), Method: explainMethods[on], Caller: &policy.Caller{},
-		Server: body.Server, Target: body.Target, Definition: body.Definition, Arguments: body.Arguments,
-		Result: body.Result, Question: body.Question, Recent: body.Recent, Time: time.Now()}
-	if body.Subject != "" {
-		a.Caller.Principal = &mcp.Principal{Subject: body.Subject, Scopes: slices.Clone(body.Scopes)}
-	}
-	d, steps, err := r.admin.opts.Explain(r.Context(), a)
-	if err != nil {
-		return nil, err
-	}
-	return &explanation{d.Do.String(), d.Rule, d.Reason, string(d.Channel), append([]string{}, d.DryRun...),
-		append([]RuleStep{}, steps...)}, nil
 }

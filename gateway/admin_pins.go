@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -21,15 +22,18 @@ func pinRoutes() []*adminRoute {
 // A pinQuery selects definitions.
 type pinQuery struct {
 	Server string `json:"server,omitzero" jsonschema:"of this server only"`
-	Status string `json:"status,omitzero" jsonschema:"with this status only,enum=approved|new|changed"`
+	Status string `json:"status,omitzero" jsonschema:"enum=approved|new|changed|quarantined|removed"`
 	Diff   bool   `json:"diff,omitzero" jsonschema:"with the difference of quarantined definitions to approved ones"`
-	Cursor int    `json:"cursor,omitzero" jsonschema:"nextCursor of the previous page,minimum=0"`
-	Limit  int    `json:"limit,omitzero" jsonschema:"of a page,minimum=1,maximum=1000"`
+	// Definitions adds texts of at most 64 KiB each to both forms of an entry.
+	Definitions bool `json:"definitions,omitzero" jsonschema:"with all pending forms and the last approved form"`
+	Cursor      int  `json:"cursor,omitzero" jsonschema:"nextCursor of the previous page,minimum=0"`
+	Limit       int  `json:"limit,omitzero" jsonschema:"of a page,minimum=1,maximum=1000"`
 }
 
 // A pinPage is a page of definitions.
 type pinPage struct {
 	Pins       []pinEntry `json:"pins"`
+	Matched    int        `json:"matched" jsonschema:"number of definitions on all pages"`
 	NextCursor int        `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
 
@@ -42,19 +46,26 @@ type pinEntry struct {
 	Status   string    `json:"status" jsonschema:"approved, new or changed"`
 	Approved []pinForm `json:"approved" jsonschema:"forms that are used, the newest first"`
 	Pending  []pinForm `json:"pending" jsonschema:"forms that are quarantined, the newest first"`
+	Removed  bool      `json:"removed,omitzero" jsonschema:"approved, and no longer listed by the server"`
 	Diff     []string  `json:"diff,omitzero"`
 }
 
 // A pinForm is one form of a definition.
 type pinForm struct {
-	Digest string    `json:"digest"`
-	Time   time.Time `json:"time"`
+	Digest     string          `json:"digest"`
+	Time       time.Time       `json:"time"`
+	Definition json.RawMessage `json:"definition,omitzero" jsonschema:"as the server sent it, with secrets masked"`
 }
 
-func pinForms(all []pin.Definition) []pinForm {
+// pinForms returns forms, the first n with their definitions.
+func pinForms(all []pin.Definition, n int) []pinForm {
 	forms := []pinForm{}
-	for _, d := range all {
-		forms = append(forms, pinForm{d.Digest, d.Time.UTC()})
+	for i, d := range all {
+		form := pinForm{Digest: d.Digest, Time: d.Time.UTC()}
+		if i < n {
+			form.Definition = d.JSON
+		}
+		forms = append(forms, form)
 	}
 	return forms
 }
@@ -65,19 +76,36 @@ func (r *adminRequest) pins(q *pinQuery) (*pinPage, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(p *pin.Pin) bool {
-		return q.Server != "" && p.Server != q.Server || q.Status != "" && p.Status() != q.Status
+		return q.Server != "" && p.Server != q.Server || !q.hasStatus(p)
 	})
-	res := &pinPage{Pins: []pinEntry{}}
+	res := &pinPage{Pins: []pinEntry{}, Matched: len(all)}
 	all, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
 	for _, p := range all {
+		approved, pending := 0, 0 // forms with their definitions
+		if q.Definitions {
+			approved, pending = 1, len(p.Pending)
+		}
 		e := pinEntry{Server: p.Server, Identity: p.Identity, Kind: string(p.Kind), Name: p.Name, Status: p.Status(),
-			Approved: pinForms(p.Approved), Pending: pinForms(p.Pending)}
+			Approved: pinForms(p.Approved, approved), Pending: pinForms(p.Pending, pending), Removed: p.Removed}
 		if q.Diff && len(p.Pending) > 0 {
 			e.Diff = p.Diff()
 		}
 		res.Pins = append(res.Pins, e)
 	}
 	return res, nil
+}
+
+// hasStatus reports whether a definition has the status of the query.
+func (q *pinQuery) hasStatus(p *pin.Pin) bool {
+	switch q.Status {
+	case "":
+		return true
+	case "quarantined":
+		return len(p.Pending) > 0
+	case "removed":
+		return p.Removed
+	}
+	return p.Status() == q.Status
 }
 
 // A pinApproval lists the definitions to approve.

@@ -43,7 +43,7 @@ func (r *adminRoute) hasVerb() bool { return strings.HasSuffix(r.path, "}") }
 // adminRoutes returns all operations. A test compares the OpenAPI document with them.
 func adminRoutes() []*adminRoute {
 	return slices.Concat(statusRoutes(), serverRoutes(), catalogueRoutes(), pinRoutes(), approvalRoutes(),
-		auditRoutes(), configRoutes(), eventRoutes(), attachRoutes(), openAPIRoutes())
+		auditRoutes(), configRoutes(), policyRoutes(), eventRoutes(), attachRoutes(), openAPIRoutes())
 }
 
 type noQuery struct{}

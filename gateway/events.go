@@ -89,6 +89,7 @@ type EventLog struct {
 	events  eventRing
 	changed chan struct{} // closed with the next event; nil while no reader waits
 	callers map[callerKey]*callerEntry
+	hits    ruleHits
 }
 
 // A callerKey identifies a caller.
@@ -262,14 +263,15 @@ func (l *EventLog) last() uint64 {
 	return l.events.last()
 }
 
-// count counts a request of a caller.
+// count counts a request, for its caller and the rules of the policy.
 func (l *EventLog) count(r *event.Record, outcome string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hits.add(r.Start, r.Rule, r.DryRun)
 	if r.Caller == nil {
 		return
 	}
 	key := keyOf(r.Caller)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	c := l.callers[key]
 	if c == nil {
 		if len(l.callers) >= maxCallers {

@@ -33,6 +33,9 @@ type Pin struct {
 	Approved []Definition
 	// Pending contains the forms that are quarantined, the newest first.
 	Pending []Definition
+	// Removed reports that the last list for the local user contained other definitions of the kind, and
+	// not this approved definition.
+	Removed bool
 }
 
 // A Kind is the kind of a definition.
@@ -80,8 +83,16 @@ func List(ctx context.Context, store state.Store) (pins []*Pin, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("pin: record of server %.64q: %w", e.Key, err)
 		}
+		listed := map[string]bool{} // kinds that were listed for the local user
+		for kind, k := range r.Kinds {
+			for _, item := range k.Items {
+				listed[kind] = listed[kind] || item.Listed != ""
+			}
+		}
 		for _, n := range r.Names() {
-			pins = append(pins, newPin(e.Key, r, n.Kind, n.Name))
+			p := newPin(e.Key, r, n.Kind, n.Name)
+			p.Removed = listed[n.Kind] && len(p.Pending) == 0 && r.Kinds[n.Kind].Items[n.Name].Listed == ""
+			pins = append(pins, p)
 		}
 	}
 	return pins, nil

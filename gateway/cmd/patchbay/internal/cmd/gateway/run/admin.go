@@ -71,7 +71,9 @@ func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 		SetConfig: func(_ context.Context, c *gateway.ConfigChange) (*gateway.ConfigResult, error) {
 			return setConfig(f, g, c)
 		},
-		Explain:    g.explainRule,
+		Settings:   g.settingsInForce,
+		Policy:     g.policyInForce,
+		Explain:    g.explainer,
 		CheckLogin: func(ctx context.Context, server string) error { return checkPageLogin(ctx, f, g, server) },
 	}
 }
@@ -92,10 +94,7 @@ func (g *Run) auditDir() string {
 // checkPageLogin returns an error if connections would ignore a login on a page of the gateway:
 // they use the OAuth client of the environment, or of the user's login on the command line.
 func checkPageLogin(ctx context.Context, p *cmdutil.Factory, g *Run, server string) error {
-	f := g.inForce.Load()
-	if f == nil {
-		f = g.Config.File
-	}
+	f := g.fileInForce()
 	s, err := f.Server(server)
 	if err != nil {
 		return err

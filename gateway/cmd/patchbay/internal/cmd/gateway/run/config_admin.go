@@ -2,7 +2,6 @@ package run
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // configFiles returns the files of the configuration of a gateway, with masks.
@@ -134,29 +132,4 @@ func commandsOf(text []byte) map[string][]string {
 		}
 	}
 	return commands
-}
-
-// explainRule returns the decision of the policy that is in force.
-func (g *Run) explainRule(ctx context.Context, a *policy.Action) (policy.Decision, []gateway.RuleStep, error) {
-	f := g.Config.File
-	if now := g.inForce.Load(); now != nil {
-		f = now
-	}
-	compiled, err := celpolicy.New(f, nil)
-	if err == nil && compiled == nil {
-		err = refusedChange(http.StatusNotFound, "no_policy", "the settings of the configuration have no member policy")
-	}
-	if err != nil {
-		return policy.Decision{}, nil, err
-	}
-	d, all := compiled.Explain(ctx, a)
-	var steps []gateway.RuleStep
-	for _, s := range all {
-		step := gateway.RuleStep{Rule: s.Rule, Do: s.Do, Mode: s.Mode, Matches: s.Matches}
-		if s.Err != nil {
-			step.Error = s.Err.Error()
-		}
-		steps = append(steps, step)
-	}
-	return d, steps, nil
 }
