@@ -41,6 +41,8 @@ type BridgeOptions struct {
 	// OpenLink opens a URL outside the frame, with the user's consent. It is an http or https URL
 	// without user information, in visible ASCII characters.
 	OpenLink func(ctx context.Context, url string) error
+	// DownloadFile saves 1 to 16 files, with the user's consent.
+	DownloadFile func(ctx context.Context, files []Download) error
 	// Message adds a text to the conversation as the user's, with the user's consent. It may have
 	// any characters.
 	Message func(ctx context.Context, text string) error
@@ -50,6 +52,18 @@ type BridgeOptions struct {
 	// RequestDisplayMode shows the page in a mode that both the page and the host support, and
 	// returns the mode in which the page is then shown.
 	RequestDisplayMode func(ctx context.Context, mode DisplayMode) (DisplayMode, error)
+	// Sample continues a conversation of 1 to 256 messages with the host's model, with the user's
+	// consent. It is not called concurrently. The host chooses the model and limits the cost.
+	Sample      func(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error)
+	SampleTools bool // declares that Sample supports tools in its params, at most 50
+	// NotifiesTools declares that the host calls [Bridge.ToolsChanged].
+	NotifiesTools bool
+	// AppToolsChanged is called when the page's tools changed, and not again before
+	// [Bridge.AppTools] is called.
+	AppToolsChanged func()
+	// RequestTeardown is called when the page asks to be removed. A host that agrees starts
+	// [Bridge.Teardown] in a goroutine.
+	RequestTeardown func()
 	// SizeChanged receives the size of the page's content in CSS pixels, each from 0 to 32,767.
 	SizeChanged func(width, height float64)
 	// Log receives the log messages of the page. Default: it is logged to HostOptions.Logger with
@@ -77,6 +91,8 @@ const (
 	maxNotifications = 120
 	// maxText limits the text that a page adds to the conversation.
 	maxText = 64 << 10
+	// maxMessages limits a page's conversation with the model, which the user may review.
+	maxMessages = 256
 	// maxLength limits the size of a page in pixels.
 	maxLength = 32_767
 )
@@ -95,7 +111,8 @@ type Bridge struct {
 	opts BridgeOptions
 	log  *slog.Logger
 
-	sending sync.Mutex // held while messages are sent, to keep their order
+	sending  sync.Mutex // held while messages are sent, to keep their order
+	sampling sync.Mutex // held while Sample is called
 
 	mu       sync.Mutex // guards the fields below
 	phase    phase
@@ -105,10 +122,12 @@ type Bridge struct {
 	loaded   bool              // the document was sent
 	shown    shown
 	lastID   int
-	pending  map[string]chan struct{} // requests to the page
-	lastCall int
-	calls    map[int]context.CancelCauseFunc // requests of the page
-	unloaded bool                            // Teardown was called
+	pending  map[string]chan message               // requests to the page
+	calls    map[*context.CancelCauseFunc]struct{} // requests of the page
+	unloaded bool                                  // Teardown was called
+	app      App
+	appTools map[string]*mcp.Tool // as listed last
+	appNews  bool                 // AppToolsChanged was called since then
 
 	second  time.Time // the beginning of the second in which the following are counted
 	counted int       // notifications and malformed messages
@@ -139,7 +158,7 @@ func (h *Host) Bridge(p *Page, opts *BridgeOptions) *Bridge {
 		panic("apps: Bridge: the page or BridgeOptions.Send is nil")
 	}
 	b := &Bridge{host: h, page: p, opts: *opts, log: h.opts.Logger.With("page", p.URI),
-		calls: map[int]context.CancelCauseFunc{}, pending: map[string]chan struct{}{}}
+		calls: map[*context.CancelCauseFunc]struct{}{}, pending: map[string]chan message{}}
 	b.opts.Info.Name = cmp.Or(b.opts.Info.Name, "mcp-host")
 	b.opts.Info.Version = cmp.Or(b.opts.Info.Version, "unknown")
 	if opts.Context != nil {
@@ -236,13 +255,11 @@ func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done fu
 	if b.unloaded {
 		cancel(errUnloaded)
 	}
-	b.lastCall++
-	call := b.lastCall
-	b.calls[call] = cancel
+	b.calls[&cancel] = struct{}{}
 	return ctx, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.calls, call)
+		delete(b.calls, &cancel)
 		cancel(nil)
 	}, nil
 }
@@ -260,7 +277,7 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	if len(raw) > maxMessage {
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has %d bytes, the limit is %d", len(raw), maxMessage)
 	}
-	if !jsontext.Value(raw).IsValid() {
+	if !jsontext.Value(raw).IsValid() { // jsontext limits the depth
 		return m, mcp.Errorf(jsonrpc.CodeParseError, "the message is not JSON")
 	}
 	if err := jsonv2.Unmarshal(raw, &m); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -21,6 +20,12 @@ func (b *Bridge) handleNotification(ctx context.Context, m message) {
 		err = b.setReady(ctx)
 	case "ui/notifications/sandbox-proxy-ready":
 		err = b.sendDocument(ctx)
+	case "notifications/tools/list_changed":
+		b.appToolsChanged()
+	case "ui/notifications/request-teardown":
+		if b.opts.RequestTeardown != nil && b.currentPhase() != phaseNew {
+			b.opts.RequestTeardown()
+		}
 	case "ui/notifications/size-changed":
 		b.sizeChanged(m.Params)
 	case "notifications/message":
@@ -70,9 +75,17 @@ func (b *Bridge) sendDocument(ctx context.Context) error {
 	if again {
 		return errors.New("the document has been sent already")
 	}
-	b.sending.Lock()
-	defer b.sending.Unlock()
-	return b.opts.Send(ctx, raw)
+	return b.send(ctx, raw)
+}
+
+func (b *Bridge) appToolsChanged() {
+	b.mu.Lock()
+	isNew := b.app.Tools && !b.unloaded && !b.appNews
+	b.appNews = b.appNews || isNew
+	b.mu.Unlock()
+	if isNew && b.opts.AppToolsChanged != nil {
+		b.opts.AppToolsChanged()
+	}
 }
 
 func (b *Bridge) sizeChanged(raw json.RawMessage) {
@@ -114,9 +127,9 @@ func (b *Bridge) handleResponse(m message) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if done, ok := b.pending[id]; ok {
+	if response, ok := b.pending[id]; ok {
 		delete(b.pending, id)
-		close(done)
+		response <- m // buffered
 	}
 }
 
@@ -205,6 +218,13 @@ func (b *Bridge) ContextChanged(ctx context.Context, c *Context) error {
 	})
 }
 
+// ToolsChanged notifies the page that the tools of its server changed.
+//
+// Spec: SEP-1865, Standard MCP Messages.
+func (b *Bridge) ToolsChanged(ctx context.Context) error {
+	return b.notify(ctx, "notifications/tools/list_changed", nil, func() error { return nil })
+}
+
 // notify sends a notification, now or when the page is ready. check is called with mu held; its
 // error is returned.
 func (b *Bridge) notify(ctx context.Context, method string, v any, check func() error) error {
@@ -231,6 +251,13 @@ func (b *Bridge) notify(ctx context.Context, method string, v any, check func() 
 	return b.opts.Send(ctx, raw)
 }
 
+// send sends a message after the messages before it.
+func (b *Bridge) send(ctx context.Context, raw json.RawMessage) error {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	return b.opts.Send(ctx, raw)
+}
+
 var errUnloaded = errors.New("apps: the page has been torn down")
 
 // Teardown asks the page to save its state, and waits until it answered or ctx ends. Then the
@@ -242,42 +269,22 @@ var errUnloaded = errors.New("apps: the page has been torn down")
 func (b *Bridge) Teardown(ctx context.Context, reason string) error {
 	b.mu.Lock()
 	ready := b.phase == phaseReady && !b.unloaded
-	b.unloaded = true
-	b.queued = nil
-	b.lastID++
-	id := "host-" + strconv.Itoa(b.lastID)
-	done := make(chan struct{})
-	b.pending[id] = done
-	for _, end := range b.calls {
-		end(errUnloaded)
+	if ready { // a page that is not ready was not asked anything
+		for _, response := range b.pending {
+			close(response)
+		}
+		clear(b.pending)
+	}
+	b.unloaded, b.queued = true, nil
+	for end := range b.calls {
+		(*end)(errUnloaded)
 	}
 	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		delete(b.pending, id)
-	}()
 	if !ready {
 		return nil
 	}
-	raw, err := jsonv2.Marshal(&outgoing{
-		JSONRPC: "2.0", ID: strconv.AppendQuote(nil, id), Method: "ui/resource-teardown", Params: &reasonParams{reason},
-	})
-	if err != nil {
-		return err
-	}
-	b.sending.Lock()
-	err = b.opts.Send(ctx, raw)
-	b.sending.Unlock()
-	if err != nil {
-		return err
-	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	_, err := b.ask(ctx, methodTeardown, &reasonParams{reason})
+	return err
 }
 
 func notification(method string, v any) (json.RawMessage, error) {

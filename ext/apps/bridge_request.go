@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,6 +24,7 @@ type requestParams struct {
 	URL       string          `json:"url"`
 	Role      string          `json:"role"`
 	Mode      DisplayMode     `json:"mode"`
+	Contents  json.RawMessage `json:"contents"`
 	ModelContext
 }
 
@@ -37,7 +40,10 @@ func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error
 	}
 	supported, known := map[string]bool{
 		"tools/call":              b.opts.AllowTool != nil,
+		"tools/list":              b.opts.AllowTool != nil,
 		"resources/read":          b.opts.AllowRead != nil,
+		"sampling/createMessage":  b.opts.Sample != nil,
+		"ui/download-file":        b.opts.DownloadFile != nil,
 		"ui/open-link":            b.opts.OpenLink != nil,
 		"ui/message":              b.opts.Message != nil,
 		"ui/update-model-context": b.opts.UpdateModelContext != nil,
@@ -49,6 +55,9 @@ func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error
 	case !supported:
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "the host does not support %s", m.Method)
 	}
+	if m.Method == "sampling/createMessage" {
+		return b.sample(ctx, m.Params)
+	}
 	var p requestParams
 	if err := params(m.Params, &p); err != nil {
 		return nil, err
@@ -56,8 +65,12 @@ func (b *Bridge) request(ctx context.Context, m message) (json.RawMessage, error
 	switch m.Method {
 	case "tools/call":
 		return b.callTool(ctx, p)
+	case "tools/list":
+		return b.listTools(ctx)
 	case "resources/read":
 		return b.readResource(ctx, p)
+	case "ui/download-file":
+		return empty, b.downloadFile(ctx, p)
 	case "ui/open-link":
 		return empty, b.openLink(ctx, p)
 	case "ui/message":
@@ -96,24 +109,32 @@ func params(raw json.RawMessage, v any) error {
 	return nil
 }
 
-type hostCapabilities struct {
-	OpenLinks       *struct{} `json:"openLinks,omitzero"`
-	ServerTools     *struct{} `json:"serverTools,omitzero"`
-	ServerResources *struct{} `json:"serverResources,omitzero"`
-	Logging         *struct{} `json:"logging,omitzero"`
-	Sandbox         granted   `json:"sandbox"`
-}
-
 type granted struct {
 	Permissions Permissions `json:"permissions,omitzero"`
 	CSP         CSP         `json:"csp,omitzero"`
 }
 
-func capability(supported bool) *struct{} {
-	if supported {
-		return &struct{}{}
+// capabilities returns the host's capabilities: objects of flags and empty objects.
+func (b *Bridge) capabilities() map[string]any {
+	type parts map[string]any
+	all := map[string]any{"logging": parts{}, "sandbox": granted{b.page.Frame.Permissions, b.page.Frame.CSP}}
+	declare := func(supported bool, name string, value any) {
+		if supported {
+			all[name] = value
+		}
 	}
-	return nil
+	o := &b.opts
+	declare(o.OpenLink != nil, "openLinks", parts{})
+	declare(o.DownloadFile != nil, "downloadFile", parts{})
+	declare(o.AllowTool != nil, "serverTools", parts{})
+	declare(o.AllowTool != nil && o.NotifiesTools, "serverTools", parts{"listChanged": true})
+	declare(o.AllowRead != nil, "serverResources", parts{})
+	declare(o.Message != nil, "message", parts{"text": parts{}})
+	declare(o.UpdateModelContext != nil, "updateModelContext", parts{"text": parts{}, "image": parts{},
+		"audio": parts{}, "resource": parts{}, "resourceLink": parts{}, "structuredContent": parts{}})
+	declare(o.Sample != nil, "sampling", parts{})
+	declare(o.Sample != nil && o.SampleTools, "sampling", parts{"tools": parts{}})
+	return all
 }
 
 // Spec: SEP-1865, Lifecycle.
@@ -121,7 +142,9 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	var p struct {
 		App struct {
 			Modes []DisplayMode `json:"availableDisplayModes"`
+			Tools *struct{}     `json:"tools"`
 		} `json:"appCapabilities"`
+		Info App `json:"appInfo"`
 	}
 	if err := params(raw, &p); err != nil {
 		return nil, err
@@ -131,6 +154,7 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	if b.unloaded {
 		return nil, errRefused
 	}
+	b.app = App{shorten(p.Info.Name), shorten(p.Info.Version), p.App.Tools != nil}
 	b.modes = nil
 	if p.App.Modes != nil {
 		known := []DisplayMode{DisplayInline, DisplayFullscreen, DisplayPiP}
@@ -142,18 +166,27 @@ func (b *Bridge) initialize(raw json.RawMessage) (json.RawMessage, error) {
 	return jsonv2.Marshal(&struct {
 		Version      string             `json:"protocolVersion"`
 		Info         mcp.Implementation `json:"hostInfo"`
-		Capabilities hostCapabilities   `json:"hostCapabilities"`
+		Capabilities map[string]any     `json:"hostCapabilities"`
 		Context      Context            `json:"hostContext"`
-	}{
-		Revision, b.opts.Info,
-		hostCapabilities{
-			OpenLinks:       capability(b.opts.OpenLink != nil),
-			ServerTools:     capability(b.opts.AllowTool != nil),
-			ServerResources: capability(b.opts.AllowRead != nil),
-			Logging:         capability(true),
-			Sandbox:         granted{b.page.Frame.Permissions, b.page.Frame.CSP},
-		}, b.context,
-	})
+	}{Revision, b.opts.Info, b.capabilities(), b.context}, jsonv2.Deterministic(true))
+}
+
+func shorten(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxAppText)], "") }
+
+// listTools lists the tools that the page may call.
+func (b *Bridge) listTools(ctx context.Context) (json.RawMessage, error) {
+	if _, err := b.host.tool(ctx, ""); err != nil { // lists the tools, unless they are known
+		return nil, err
+	}
+	res := &mcp.ListToolsResult{Tools: []*mcp.Tool{}}
+	b.host.mu.Lock()
+	for _, name := range slices.Sorted(maps.Keys(b.host.tools)) {
+		if t := b.host.tools[name]; forApp(t) {
+			res.Tools = append(res.Tools, t)
+		}
+	}
+	b.host.mu.Unlock()
+	return encodeResult(res)
 }
 
 // callTool calls a tool of the page's server, if views may call the tool and the host allows it.
@@ -258,6 +291,49 @@ func (b *Bridge) updateModelContext(ctx context.Context, p requestParams) error 
 		return mcp.Errorf(mcp.CodeInvalidParams, "want an array as content, and an object as structuredContent")
 	}
 	return refusal(b.opts.UpdateModelContext(ctx, p.ModelContext))
+}
+
+// sample continues a conversation. Spec: SEP-1865, Standard MCP Messages.
+func (b *Bridge) sample(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
+	var p mcp.CreateMessageParams
+	if err := params(raw, &p); err != nil {
+		return nil, err
+	}
+	if err := b.checkSample(&p); err != nil {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "invalid conversation: %s", err)
+	}
+	p.Meta = nil // for the host, not for the model
+	if !b.sampling.TryLock() {
+		return nil, mcp.Errorf(mcp.CodeBusy, "another conversation is in progress")
+	}
+	defer b.sampling.Unlock()
+	res, err := b.opts.Sample(ctx, &p)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return jsonv2.Marshal(res)
+}
+
+// checkSample returns an error for params that exceed the limits or capabilities of the host.
+func (b *Bridge) checkSample(p *mcp.CreateMessageParams) error {
+	usesTools := len(p.Tools) > 0 || p.ToolChoice != nil
+	for _, m := range p.Messages {
+		for _, c := range m.Content {
+			switch c.(type) {
+			case *mcp.ToolUseContent, *mcp.ToolResultContent:
+				usesTools = true
+			}
+		}
+	}
+	switch n := len(p.Messages); {
+	case n == 0 || n > maxMessages || len(p.Tools) > maxAppTools:
+		return fmt.Errorf("want 1 to %d messages, and at most %d tools", maxMessages, maxAppTools)
+	case p.MaxTokens <= 0 || p.IncludeContext != "" && p.IncludeContext != "none":
+		return errors.New("want a positive maxTokens, and none as includeContext")
+	case usesTools && !b.opts.SampleTools:
+		return errors.New("the host does not support tools")
+	}
+	return nil
 }
 
 // requestDisplayMode changes the display mode, if page and host support the new mode.

@@ -22,6 +22,7 @@ import (
 type testFrame struct {
 	t      testing.TB
 	bridge *apps.Bridge
+	answer func(message json.RawMessage) // called for each message to the page, unless it is nil
 
 	mu   sync.Mutex // guards the field below
 	sent []string
@@ -43,6 +44,9 @@ func open(t testing.TB, c *mcp.Client, log *slog.Logger, opts *apps.BridgeOption
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.sent = append(f.sent, string(m))
+		if f.answer != nil {
+			f.answer(m)
+		}
 		return nil
 	}
 	f.bridge = h.Bridge(p, opts)

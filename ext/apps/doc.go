@@ -1,6 +1,6 @@
-// Package apps implements MCP Apps (SEP-1865, revision 2026-01-26), the extension
-// io.modelcontextprotocol/ui: user interfaces of a server that a host shows within the
-// conversation.
+// Package apps implements MCP Apps (SEP-1865, revision 2026-01-26 with the additions of its draft),
+// the extension io.modelcontextprotocol/ui: user interfaces of a server that a host shows within
+// the conversation.
 //
 // # Servers
 //
@@ -28,10 +28,12 @@
 //     whose params are the result to show, or ui/notifications/tool-cancelled;
 //   - answer the request ui/resource-teardown with {} when it has saved its state.
 //
-// It may send the requests tools/call, resources/read, ui/open-link, ui/message,
-// ui/update-model-context and ui/request-display-mode, as far as the host supports them, and the
-// notifications ui/notifications/size-changed and notifications/message. See examples/app for a
-// view with its script.
+// It may send the requests tools/list, tools/call, resources/read, sampling/createMessage,
+// ui/open-link, ui/download-file, ui/message, ui/update-model-context and ui/request-display-mode,
+// as far as the host supports them, and the notifications ui/notifications/size-changed,
+// ui/notifications/request-teardown, notifications/cancelled and notifications/message. A page with
+// the capability tools answers the requests tools/list and tools/call of its host. See examples/app
+// for a view with its script.
 //
 // # Hosts
 //

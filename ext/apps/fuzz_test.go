@@ -7,7 +7,9 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -100,6 +102,67 @@ func FuzzMetadata(f *testing.F) {
 		for name, values := range h {
 			if len(values) != 1 || strings.ContainsAny(values[0], "\r\n\x00") {
 				t.Errorf("header %s: %q", name, values)
+			}
+		}
+	})
+}
+
+// FuzzReadyBridge sends a message of a page after the handshake. Files and conversations that reach
+// the host are within the limits, and each request gets one response.
+func FuzzReadyBridge(f *testing.F) {
+	for _, seed := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"ui/download-file","params":{"contents":[{"type":"resource","resource":` +
+			`{"uri":"x:/..%2fa","text":"b"}},{"type":"resource_link","uri":"https://a.example/x","name":"x"}]}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{` + conversation + `,"maxTokens":1}}`,
+		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
+		`{"jsonrpc":"2.0","method":"ui/notifications/request-teardown"}`,
+		`{"jsonrpc":"2.0","id":"host-1","result":{"tools":[` + moveTool + `]}}`,
+		`{"jsonrpc":"2.0","id":"host-1","error":{}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	unsafe := regexp.MustCompile(`[/\\:*?"<>|\x00-\x1f]|^\.|^$`)
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var bridge *apps.Bridge
+		var answers sync.WaitGroup
+		defer answers.Wait()
+		opts := &apps.BridgeOptions{
+			DownloadFile: func(_ context.Context, files []apps.Download) error {
+				for _, d := range files {
+					if unsafe.MatchString(d.Name) || len(d.Name) > 120 || len(files) > 16 {
+						t.Errorf("download %+v", d)
+					}
+				}
+				return nil
+			},
+			Sample: func(_ context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+				if len(p.Messages) == 0 || len(p.Messages) > 256 || p.MaxTokens <= 0 || len(p.Tools) > 0 {
+					t.Errorf("params %+v", p)
+				}
+				return &mcp.CreateMessageResult{}, nil
+			},
+			Send: func(_ context.Context, m json.RawMessage) error {
+				answers.Go(func() { bridge.Handle(t.Context(), message) })
+				return nil
+			},
+		}
+		bridge = apps.NewHost(nil, &apps.HostOptions{Logger: quiet}).Bridge(&apps.Page{URI: "ui://v", HTML: "x"}, opts)
+		for _, m := range []string{
+			`{"jsonrpc":"2.0","id":0,"method":"ui/initialize","params":{"appCapabilities":{"tools":{}}}}`,
+			`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`,
+		} {
+			bridge.Handle(t.Context(), json.RawMessage(m))
+		}
+		if a := bridge.Handle(t.Context(), message); a != nil && !json.Valid(a) {
+			t.Errorf("%q: response %s", message, a)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // for answers that are none
+		defer cancel()
+		tools, _ := bridge.AppTools(ctx)
+		for _, tool := range tools {
+			if regexp.MustCompile("[^A-Za-z0-9_.-]|^$").MatchString(tool.Name) || len(tools) > 50 {
+				t.Errorf("tool %q of %d", tool.Name, len(tools))
 			}
 		}
 	})

@@ -115,7 +115,9 @@ func renderSupport(t *testing.T) string {
 		"Of the extensions, Patchbay has tasks (`io.modelcontextprotocol/tasks`, for 2026-07-28), apps\n" +
 		"(`io.modelcontextprotocol/ui`) and skills (`io.modelcontextprotocol/skills`), both for every revision, " +
 		"and those\n" +
-		"of authorization.\n")
+		"of authorization. Apps contains the revision 2026-01-26 and, in the stage of a draft, the additions of " +
+		"version 2\n" +
+		"of the extension: downloads, sampling, requests to close a page, and tools that a page offers its host.\n")
 
 	group := ""
 	for i, c := range constants(t, "feature.go") {
