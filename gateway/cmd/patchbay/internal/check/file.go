@@ -68,9 +68,18 @@ type fileJSON struct {
 	Calls  []*Call            `json:"calls" jsonschema:"calls in their order,maxItems=1000"`
 }
 
-// New returns a file without calls for a path.
-func New(path string) (*File, error) {
-	return Parse(path, []byte("{\n  \"checks\": 1,\n  \"calls\": []\n}\n"))
+// New returns a file without calls for a path. target is the name of a configured server or a URL, or
+// an object with a command and its arguments, as [File.Target] reads it; nil for no target.
+func New(path string, target any) (*File, error) {
+	text := "{\n  \"checks\": 1,\n"
+	if target != nil {
+		raw, err := stdjson.Marshal(target)
+		if err != nil {
+			return nil, err
+		}
+		text += "  \"target\": " + string(raw) + ",\n"
+	}
+	return Parse(path, []byte(text+"  \"calls\": []\n}\n"))
 }
 
 // Load reads a file. The error wraps fs.ErrNotExist if it does not exist. A path that is not a
@@ -184,18 +193,17 @@ func (f *File) check() error {
 }
 
 // Append adds a call at the end of the file's text, whose comments and formatting stay. It returns an
-// error if the call is invalid, or if it contains one of the secrets: variables must stand for them.
-func (f *File) Append(c *Call, secrets []string) error {
+// error if the call is invalid, or if it contains a secret that mask replaces: variables must stand for
+// secrets.
+func (f *File) Append(c *Call, mask func(text string) string) error {
 	var raw bytes.Buffer
 	e := stdjson.NewEncoder(&raw)
 	e.SetEscapeHTML(false) // strings keep their text
 	if err := e.Encode(c); err != nil {
 		return err
 	}
-	for _, secret := range secrets {
-		if strings.Contains(raw.String(), secret) {
-			return fmt.Errorf("call %.64q contains a secret: store it in a variable and write ${NAME}", c.Name)
-		}
+	if mask(raw.String()) != raw.String() {
+		return fmt.Errorf("call %.64q contains a secret: store it in a variable and write ${NAME}", c.Name)
 	}
 	text, err := jsonc.Set(f.text, []string{"calls", jsonc.Last}, raw.Bytes())
 	if err != nil {
