@@ -30,6 +30,8 @@ var roles = map[string]page.Role{
 	"GET /explore":          page.RoleViewer,
 	"GET /explore/data":     page.RoleViewer,
 	"POST /explore/run":     page.RoleOperator,
+	"GET /explore/save":     page.RoleOperator,
+	"POST /explore/save":    page.RoleOperator,
 	"POST /explore/cancel":  page.RoleOperator,
 	"POST /explore/answer":  page.RoleOperator,
 }

@@ -54,6 +54,10 @@ type Options struct {
 	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
 	// contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *explore.Target
+	// Checks is the path of the file for calls that are saved in Explore. Default: calls cannot be saved.
+	Checks string
+	// Mask replaces secrets in a text; required with Checks.
+	Mask func(text string) string
 	// Examine checks the connection to a server. Default: there is no such screen.
 	Examine doctorpage.Examine
 	// Capture contains the traffic of the host. Default: there is no page with the traffic.
@@ -137,7 +141,8 @@ func (c *Console) newScreens() []*page.Screen {
 		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), c.streamRoutes(),
 			c.themeRoutes())},
 		overview.New(c.site),
-		explore.New(c.site, &explore.Options{Connect: c.opts.Connect, Target: c.opts.Target, Version: c.opts.Version}),
+		explore.New(c.site, &explore.Options{Connect: c.opts.Connect, Target: c.opts.Target, Version: c.opts.Version,
+			Checks: c.opts.Checks, Mask: c.opts.Mask}),
 	}
 	if c.opts.Capture != nil {
 		all = append(all, traffic.New(c.site, c.opts.Capture))

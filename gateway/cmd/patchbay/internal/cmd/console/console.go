@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ import (
 type Options struct {
 	*cmdutil.Factory
 	Addr      string
+	Checks    string // the file for saved calls
 	NoBrowser bool
 	Args      []string // the targets; empty for the configuration
 
@@ -64,9 +66,14 @@ func NewCmdConsole(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command
 	}
 	o.cmd.Flags().StringVar(&o.Addr, "addr", "", "listen at this `host:port` of this machine; default "+
 		console.DefaultAddr+", or a free port")
+	o.cmd.Flags().StringVar(&o.Checks, "checks", defaultChecks, "save calls to this `file`, which \"patchbay check\" "+
+		"runs")
 	o.cmd.Flags().BoolVar(&o.NoBrowser, "no-browser", false, "print the URL, and do not open a browser")
 	return o.cmd
 }
+
+// defaultChecks is the file for saved calls. The page names its whole path before it creates it.
+const defaultChecks = "patchbay-checks.json"
 
 // demoName is the name of the demo server beside the servers of the configuration.
 const demoName = "demo"
@@ -104,7 +111,10 @@ func open(ctx context.Context, o *Options) (err error) {
 		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events}})
 	defer shutdown(gw)
 	opts := o.consoleOptions(h, gw, c)
-	opts.Capture = c.Capture
+	opts.Capture, opts.Mask = c.Capture, h.Operator().Mask
+	if opts.Checks, err = filepath.Abs(o.Checks); err != nil {
+		return err
+	}
 	if len(c.Fixed) == 1 {
 		opts.Home = "/explore?" + url.Values{"server": start}.Encode()
 	}

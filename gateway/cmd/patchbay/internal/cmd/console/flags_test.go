@@ -9,10 +9,11 @@ import (
 
 func TestConsoleFlags(t *testing.T) {
 	cmdtest.Check(t, NewCmdConsole, map[string]*Options{
-		"console":                               {},
-		"console a b --no-browser --addr :8080": {Addr: ":8080", NoBrowser: true, Args: []string{"a", "b"}},
-		"console -- npx -y server":              {Args: []string{"npx", "-y", "server"}},
-		"console --unknown":                     nil,
+		"console": {Checks: defaultChecks},
+		"console a b --no-browser --addr :8080": {Addr: ":8080", Checks: defaultChecks, NoBrowser: true,
+			Args: []string{"a", "b"}},
+		"console --checks calls.json -- npx -y server": {Checks: "calls.json", Args: []string{"npx", "-y", "server"}},
+		"console --unknown":                            nil,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,7 @@ func New(t *testing.T, prepare func(*console.Options)) *Site {
 	}
 	g := gateway.New(h, &gateway.Options{Logger: log, Admin: gateway.AdminOptions{Version: "1", Events: events}})
 	o := &console.Options{Admin: g.AdminClient, Addr: "127.0.0.1:0", Version: "1", Logger: log,
+		Checks: filepath.Join(t.TempDir(), "patchbay-checks.json"), Mask: h.Operator().Mask,
 		Examine: func(context.Context, string, *doctor.Options) (*doctor.Report, error) {
 			return &doctor.Report{}, nil
 		}}

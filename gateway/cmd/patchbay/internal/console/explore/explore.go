@@ -44,6 +44,10 @@ type Options struct {
 	Target func(server string) *Target
 	// Version is the version of the program.
 	Version string
+	// Checks is the path of the file for saved calls. Default: calls cannot be saved.
+	Checks string
+	// Mask replaces secrets in a text; required with Checks.
+	Mask func(text string) string
 }
 
 // An explorer contains the functions of the screen. It is safe for concurrent use.
@@ -52,6 +56,8 @@ type explorer struct {
 	opts       Options
 	catalogues *catalogues
 	runs       *runs
+
+	saving sync.Mutex // serializes changes of the file for saved calls
 
 	mu     sync.Mutex // guards the fields below
 	last   int        // ID of a draft
@@ -70,14 +76,23 @@ func New(site *page.Site, o *Options) *page.Screen {
 	e.runs = &runs{site: site, opts: &e.opts, all: map[runsKey][]*run{}}
 	e.catalogues = &catalogues{site: site, connect: e.opts.Connect, all: map[runsKey]*catalogue{},
 		stale: map[runsKey]bool{}}
-	return &page.Screen{Templates: templates, Heard: e.heard, Routes: []*page.Route{
+	s := &page.Screen{Templates: templates, Heard: e.heard, Routes: []*page.Route{
 		{Path: "/explore", Role: page.RoleViewer, Title: "Explore", Key: "e", Order: 20, View: e.view},
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
 		{Path: "/explore/answer", Role: page.RoleOperator, Act: e.actAnswer},
 		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
 	}}
+	if o.Checks != "" {
+		s.Routes = append(s.Routes,
+			&page.Route{Path: savePath, Role: page.RoleOperator, Title: "Save a call", View: e.viewSave},
+			&page.Route{Path: savePath, Role: page.RoleOperator, Act: e.actSave})
+	}
+	return s
 }
+
+// savePath is the path of the page that saves a run.
+const savePath = "/explore/save"
 
 // heard makes the lists of a server stale that an event concerns.
 func (e *explorer) heard(event page.Event) {
@@ -163,9 +178,16 @@ func (p *explorePage) ReadURL(uri string) string {
 // A runPage is a run as the page shows it.
 type runPage struct {
 	*run
-	State runState
-	Copy  []copied
-	Role  page.Role
+	State  runState
+	Copy   []copied
+	Role   page.Role
+	Checks string // the file for saved calls, or ""
+}
+
+// CanSave reports whether the run can be saved as a call.
+func (r *runPage) CanSave() bool {
+	return r.Checks != "" && r.State.Phase.Ended() && (r.State.Result != nil || r.State.Code != 0) &&
+		r.Role == page.RoleOperator
 }
 
 // Percent returns the progress in percent, or -1 if the server does not state the total.
@@ -254,7 +276,7 @@ func (r *runPage) version(result bool) string {
 	case r == nil:
 		return "none"
 	case result:
-		return fmt.Sprint(r.ID, r.State.Phase.Ended())
+		return fmt.Sprint(r.ID, r.State.Phase.Ended(), r.State.Saved)
 	}
 	return fmt.Sprint(r.ID, " ", r.State.Version)
 }
@@ -353,7 +375,7 @@ func (e *explorer) addRuns(r *page.Request, p *explorePage) {
 
 func (e *explorer) runPage(r *page.Request, shown *run) *runPage {
 	state := shown.snapshot()
-	return &runPage{shown, state, copyAs(e.target(shown.Server), shown, state.Revision), r.Role}
+	return &runPage{shown, state, copyAs(e.target(shown.Server), shown, state.Revision), r.Role, e.opts.Checks}
 }
 
 // target returns how other programs reach a server.

@@ -81,7 +81,8 @@ type runState struct {
 	Questions []*question
 	Result    *result
 	Err       string
-	Code      int // of a JSON-RPC error
+	Code      int    // of a JSON-RPC error
+	Saved     string // the name of the saved call
 }
 
 // Ended reports whether a phase is an end of a run.
