@@ -39,6 +39,8 @@ type AdminOptions struct {
 	Config func(ctx context.Context) ([]ConfigFile, error)
 	// Settings returns the settings that are in force, without secrets. Default: none are listed.
 	Settings func(ctx context.Context) ([]Setting, error)
+	// ServerConfig returns the values of the configuration of a server, without secrets.
+	ServerConfig func(ctx context.Context, server string) ([]ServerValue, error)
 	// ConfigError returns why the files of the configuration are not in force, without secrets, and ""
 	// if they are. Default: they are.
 	ConfigError func() string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/host/approval"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 func approvalRoutes() []*adminRoute {
@@ -81,8 +82,11 @@ type decided struct {
 }
 
 func (r *adminRequest) decide(body *decision) (*decided, error) {
-	// Only processes of this user can connect to the socket.
-	err := r.host().Approvals().Decide(r.Context(), r.name, approval.Answer(body.Answer), osuser.Name())
+	approver := osuser.Name() // only processes of this user can connect to the socket
+	if p := r.principal(); p != nil {
+		approver = callerName(&policy.Caller{Principal: p})
+	}
+	err := r.host().Approvals().Decide(r.Context(), r.name, approval.Answer(body.Answer), approver)
 	if err != nil && strings.Contains(err.Error(), "invalid answer") {
 		return nil, problemf(http.StatusConflict, "invalid_answer", "%v", err)
 	}

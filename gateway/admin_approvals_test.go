@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
@@ -101,5 +102,45 @@ func TestAdminDecidesAboutRequests(t *testing.T) {
 	a.get("GET", "/callers", "", &callers)
 	if len(callers.Callers) != 1 || callers.Callers[0].Requests != 5 || callers.Callers[0].Refused != 2 {
 		t.Errorf("callers %+v", callers)
+	}
+}
+
+// A decision of a person of the console names the person in grants, records and events.
+func TestDecisionsNameThePerson(t *testing.T) {
+	mcptest.NoLeaks(t)
+	a := newAdmin(t, twoServers, func(o *host.Options, _ *gateway.AdminOptions) {
+		o.Policy, o.Channels = asking{}, []policy.Channel{policy.ChannelConsole}
+	})
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(a.host.For(&policy.Caller{})), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	s := a.events("?types=pending,audit", "")
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(t.Context(), "one__whoami", map[string]any{})
+		done <- err
+	}()
+	id := s.until("pending").data.Request
+	ann := a.gateway.AdminClient(&mcp.Principal{Subject: "ann", Issuer: "https://idp.example"})
+	res, err := ann.Post(adminBase+"/pending/"+id+":decide", "application/json",
+		strings.NewReader(`{"answer":"always"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	const want = "ann https://idp.example"
+	approver := ""
+	for approver == "" { // the request itself is recorded too
+		approver = s.until("audit").data.Approver
+	}
+	var grants struct{ Grants []struct{ Approver string } }
+	a.get("GET", "/grants", "", &grants)
+	if approver != want || len(grants.Grants) != 1 || grants.Grants[0].Approver != want {
+		t.Errorf("event by %q, grants %+v, want %q", approver, grants, want)
 	}
 }

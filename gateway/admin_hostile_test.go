@@ -65,6 +65,8 @@ func TestAdminRefusesInvalidRequests(t *testing.T) {
 		{"GET", "/catalogue?server=three", "", 404, "unknown_route", nil},
 		{"GET", "/audit", "", 404, "no_audit_log", nil},
 		{"GET", "/config", "", 501, "unsupported", nil},
+		{"GET", "/servers/one/config", "", 501, "unsupported", nil},
+		{"GET", "/servers/x/config", "", 404, "unknown_server", nil},
 		{"POST", "/stop", "", 501, "unsupported", nil},
 		{"POST", "/reload", "", 501, "unsupported", nil},
 		{"PUT", "/config", `{"text":"","version":""}`, 501, "unsupported", nil},

@@ -23,6 +23,7 @@ func pinRoutes() []*adminRoute {
 type pinQuery struct {
 	Server string `json:"server,omitzero" jsonschema:"of this server only"`
 	Status string `json:"status,omitzero" jsonschema:"enum=approved|new|changed|quarantined|removed"`
+	Name   string `json:"name,omitzero" jsonschema:"with this name only"`
 	Diff   bool   `json:"diff,omitzero" jsonschema:"with the difference of quarantined definitions to approved ones"`
 	// Definitions adds texts of at most 64 KiB each to both forms of an entry.
 	Definitions bool `json:"definitions,omitzero" jsonschema:"with all pending forms and the last approved form"`
@@ -76,7 +77,7 @@ func (r *adminRequest) pins(q *pinQuery) (*pinPage, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(p *pin.Pin) bool {
-		return q.Server != "" && p.Server != q.Server || !q.hasStatus(p)
+		return q.Server != "" && p.Server != q.Server || q.Name != "" && p.Name != q.Name || !q.hasStatus(p)
 	})
 	res := &pinPage{Pins: []pinEntry{}, Matched: len(all)}
 	all, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))

@@ -118,6 +118,7 @@ func serverRoutes() []*adminRoute {
 		})
 	restart.audited, stop.audited = true, true
 	return []*adminRoute{list, one, restart, stop, loginRoute(), logoutRoute(),
+		getRoute("/servers/{name}/config", "Configuration of a server, without secrets", (*adminRequest).serverConfig),
 		getRoute("/servers/{name}/stderr", "Last lines that a server has written to its standard error",
 			(*adminRequest).stderr)}
 }
@@ -140,6 +141,33 @@ func (r *adminRequest) server(do func(*host.Upstream) error) (*serverEntry, erro
 		return nil, err
 	}
 	return newServerEntry(u), nil
+}
+
+// A ServerValue is a value of the configuration of a server.
+type ServerValue struct {
+	// Name is the path of the value in the entry of the server or in its settings, such as "env.TOKEN".
+	Name string `json:"name" jsonschema:"such as env.TOKEN"`
+	// Value is the value as the file contains it, with a mask in place of a text that may be secret.
+	Value string `json:"value" jsonschema:"with a mask in place of a text that may be secret"`
+	// Origin is the file, "command line" or "default".
+	Origin string `json:"origin" jsonschema:"file, command line or default"`
+}
+
+// A serverValues lists the configuration of a server.
+type serverValues struct {
+	Values []ServerValue `json:"values"`
+}
+
+func (r *adminRequest) serverConfig(*noQuery) (*serverValues, error) {
+	u, err := r.upstream()
+	if err != nil {
+		return nil, err
+	}
+	if r.admin.opts.ServerConfig == nil {
+		return nil, unsupported("showing the configuration of a server")
+	}
+	values, err := r.admin.opts.ServerConfig(r.Context(), u.Name())
+	return &serverValues{append([]ServerValue{}, values...)}, err
 }
 
 // A stderrQuery selects lines of standard error.

@@ -64,6 +64,8 @@ type adminEvent struct {
 	Method   string          `json:"method,omitzero"`
 	Target   string          `json:"target,omitzero" jsonschema:"name or URI that the server uses"`
 	Caller   string          `json:"caller,omitzero" jsonschema:"subject and issuer; absent for the local user"`
+	Client   string          `json:"client,omitzero" jsonschema:"that a question is for; not verified"`
+	Approver string          `json:"approver,omitzero" jsonschema:"who answered a request for approval"`
 	Outcome  string          `json:"outcome,omitzero" jsonschema:"of a call: ok, error or refused"`
 	Rule     string          `json:"rule,omitzero" jsonschema:"that has decided"`
 	Millis   float64         `json:"ms,omitzero" jsonschema:"how long the call took"`
@@ -147,11 +149,11 @@ func (l *EventLog) record(r *event.Record) {
 		}
 		l.count(r, e.Outcome)
 	case event.Question:
-		e.Type = eventQuestion
+		e.Type, e.Client = eventQuestion, clientOf(r)
 	case event.Drift:
 		e.Type, e.Detail = eventCatalogue, smallDetail(r.Detail)
 	case event.Admin, event.Login:
-		e.Type, e.Detail = eventAudit, smallDetail(r.Detail)
+		e.Type, e.Detail, e.Approver = eventAudit, smallDetail(r.Detail), cut(r.Approver, maxEventText)
 	default:
 		return
 	}
@@ -286,9 +288,17 @@ func (l *EventLog) count(r *event.Record, outcome string) {
 		c.Refused++
 	}
 	c.Last = r.Start.UTC()
-	if name, version := r.Action.Client.Name, r.Action.Client.Version; name != "" {
-		c.Client = cut(strings.TrimSpace(name+" "+version), maxEventText)
+	if client := clientOf(r); client != "" {
+		c.Client = client
 	}
+}
+
+// clientOf returns the name and version that the client of a request sent.
+func clientOf(r *event.Record) string {
+	if r.Action.Client.Name == "" {
+		return ""
+	}
+	return cut(strings.TrimSpace(r.Action.Client.Name+" "+r.Action.Client.Version), maxEventText)
 }
 
 // removeIdleCaller removes the caller that was idle the longest. The lock is held.

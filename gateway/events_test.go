@@ -25,6 +25,7 @@ import (
 type streamEvent struct {
 	id, kind string
 	data     struct {
+		Approver                                                     string
 		Type, Server, State, Target, Outcome, Request, Answer, Error string
 		Missed                                                       uint64
 		Detail                                                       json.RawMessage

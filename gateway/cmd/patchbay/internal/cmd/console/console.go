@@ -24,6 +24,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -108,7 +109,10 @@ func open(ctx context.Context, o *Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	gw := gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
-		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events}})
+		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events,
+			ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
+				return values.Of(c, c.File, server)
+			}}})
 	defer shutdown(gw)
 	opts := o.consoleOptions(h, gw, c)
 	opts.Capture, opts.Mask = c.Capture, h.Operator().Mask

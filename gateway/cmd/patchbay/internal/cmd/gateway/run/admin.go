@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
@@ -62,6 +64,9 @@ func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 		Stop:   g.stop,
 		Reload: func(ctx context.Context) (*host.Diff, error) { return tryReload(ctx, f, g) },
 		Config: func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
+		ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
+			return values.Of(g.Config, cmp.Or(g.inForce.Load(), g.Config.File), server)
+		},
 		ConfigError: func() string {
 			if text := g.rejected.Load(); text != nil {
 				return *text
