@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -224,7 +225,7 @@ func (a *admin) serve(w http.ResponseWriter, r *adminRequest) {
 	defer cancel()
 	defer context.AfterFunc(a.ctx, cancel)()
 	r.Request = r.WithContext(ctx)
-	res, err := r.route.serve(r)
+	res, err := a.call(r)
 	status := http.StatusOK
 	p := problemOf(err)
 	if p != nil {
@@ -239,6 +240,26 @@ func (a *admin) serve(w http.ResponseWriter, r *adminRequest) {
 		return
 	}
 	a.respond(w, status, res)
+}
+
+// call calls the handler of a route. A panic must not end the process, which serves other callers: it is
+// the failure of this request, which the log explains.
+func (a *admin) call(r *adminRequest) (res any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			res, err = nil, a.panicked(r.Request, v)
+		}
+	}()
+	return r.route.serve(r)
+}
+
+// panicked logs a panic of a handler, and returns the response.
+func (a *admin) panicked(r *http.Request, v any) *Problem {
+	a.gateway.opts.Logger.Error("gateway: panic in a request of the admin API", "method", r.Method,
+		"path", cut(r.URL.Path, maxEventText), "panic", a.gateway.host.Operator().Mask(fmt.Sprint(v)),
+		"stack", string(debug.Stack()))
+	return problemf(http.StatusInternalServerError, "internal",
+		"the request failed because of a fault in the gateway: see the log of the gateway")
 }
 
 // record records a request that may have changed the state of the gateway.

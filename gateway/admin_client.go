@@ -18,12 +18,13 @@ import (
 // records of requests that may change something name p as their caller; nil is the local user. The
 // client may do everything: the program decides what p may do. The client is safe for concurrent use.
 func (g *Gateway) AdminClient(p *mcp.Principal) *http.Client {
-	return &http.Client{Transport: &adminTransport{g.Admin(), p}}
+	_ = g.Admin()
+	return &http.Client{Transport: &adminTransport{g.admin.Load(), p}}
 }
 
 // An adminTransport serves requests of a principal with the admin API.
 type adminTransport struct {
-	handler   http.Handler
+	admin     *admin
 	principal *mcp.Principal
 }
 
@@ -47,10 +48,8 @@ func (t *adminTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() { // ends with the handler, whose context ends with the body of the response
 		defer cancel()
 		defer context.AfterFunc(ctx, func() { pipe.CloseWithError(context.Cause(ctx)) })()
-		t.handler.ServeHTTP(w, req)
-		_ = req.Body.Close() // the request was served
-		w.WriteHeader(http.StatusOK)
-		_ = pipe.Close() // never fails
+		defer func() { _ = req.Body.Close() }() // the request was served
+		t.serve(w, req)
 	}()
 	select {
 	case <-w.began:
@@ -59,6 +58,25 @@ func (t *adminTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{Status: strconv.Itoa(w.status) + " " + http.StatusText(w.status), StatusCode: w.status,
 		Header: w.sent, ContentLength: -1, Body: &adminBody{body, cancel}, Request: r}, nil
+}
+
+// serve serves a request, and ends its response. A panic that nothing else recovers would end the
+// process, because no server of package net/http runs the handler.
+func (t *adminTransport) serve(w *adminResponse, r *http.Request) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := t.admin.panicked(r, v)
+			if w.hasBegun() {
+				_ = w.CloseWithError(p) // never fails
+				return
+			}
+			t.admin.fail(w, p)
+			_ = w.Close() // never fails
+		}
+	}()
+	t.admin.ServeHTTP(w, r)
+	w.WriteHeader(http.StatusOK)
+	_ = w.Close() // never fails
 }
 
 // An adminResponse writes a response to a pipe.
@@ -79,6 +97,15 @@ func (w *adminResponse) WriteHeader(status int) {
 		w.status, w.sent = status, w.header.Clone()
 		close(w.began)
 	})
+}
+
+func (w *adminResponse) hasBegun() bool {
+	select {
+	case <-w.began:
+		return true
+	default:
+		return false
+	}
 }
 
 // Write waits until the client has read b. It fails after the client has closed the body.

@@ -2,14 +2,17 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -128,4 +131,44 @@ func TestAdminClientRefusesOtherHosts(t *testing.T) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of the context: got %v", err)
 	}
+}
+
+// A panic of a handler is a response and a line of the log. It must not end the process.
+func TestAdminClientSurvivesAPanic(t *testing.T) {
+	mcptest.NoLeaks(t)
+	for name, prepare := range map[string]func(*host.Options, *gateway.AdminOptions){
+		"handler": func(_ *host.Options, o *gateway.AdminOptions) {
+			o.Config = func(context.Context) ([]gateway.ConfigFile, error) { panic("out of paper") }
+		},
+		"record": func(o *host.Options, _ *gateway.AdminOptions) { o.Recorder = panicking{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			a := newAdminWith(t, adminConfig, prepare, gateway.Options{Logger: logger})
+			method, path := http.MethodGet, "/config"
+			if name == "record" {
+				method, path = http.MethodPost, "/grants/none:revoke"
+			}
+			for range 2 {
+				status, text := sendInProcess(t, a.gateway.AdminClient(nil), method, path)
+				if status != http.StatusInternalServerError || !strings.Contains(text, `"code":"internal"`) {
+					t.Errorf("got %d, %s, want 500", status, text)
+				}
+			}
+			if text := log.String(); !strings.Contains(text, "out of paper") || !strings.Contains(text, path) {
+				t.Errorf("log %q, want the panic and the path", text)
+			}
+		})
+	}
+}
+
+// A panicking Recorder panics for each record of an action of an operator.
+type panicking struct{}
+
+func (panicking) Record(r *event.Record) error {
+	if r.Event == event.Admin {
+		panic("out of paper")
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,7 @@ func newAdminWith(t *testing.T, text string, prepare func(*host.Options, *gatewa
 	if a.host, err = host.Open(t.Context(), f, opts); err != nil {
 		t.Fatal(err)
 	}
-	gopts.Admin, gopts.Logger = admin, opts.Logger
+	gopts.Admin, gopts.Logger = admin, cmp.Or(gopts.Logger, opts.Logger)
 	a.gateway = gateway.New(a.host, &gopts)
 	dir, err := os.MkdirTemp("", "pb") // t.TempDir has too long names for sockets
 	if err != nil {
