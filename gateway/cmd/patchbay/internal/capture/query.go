@@ -27,7 +27,7 @@ type term struct {
 }
 
 // fields are the fields of queries.
-var fields = []string{"method", "server", "caller", "status", "dur", "hop", "text"}
+var fields = []string{"method", "server", "caller", "status", "dur", "hop", "trace", "text"}
 
 const (
 	// maxQuery and maxTerms bound a query, which is part of a URL.
@@ -160,6 +160,8 @@ func (t *term) matches(x *Exchange, frames []Frame) bool {
 		return t.isIn(x.Caller)
 	case "hop":
 		return string(x.Hop) == t.value
+	case "trace":
+		return t.isIn(x.Trace)
 	case "dur":
 		d := x.End
 		if !x.IsOver() {

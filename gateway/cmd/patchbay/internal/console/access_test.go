@@ -32,6 +32,7 @@ var roles = map[string]page.Role{
 	"POST /explore/run":     page.RoleOperator,
 	"GET /explore/save":     page.RoleOperator,
 	"POST /explore/save":    page.RoleOperator,
+	"POST /explore/again":   page.RoleOperator,
 	"POST /explore/cancel":  page.RoleOperator,
 	"POST /explore/answer":  page.RoleOperator,
 }

@@ -51,6 +51,9 @@ type Options struct {
 	// Connect returns a connection to a server as the principal p, which must use the names of the server.
 	// Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
+	// Dial returns a connection of its own to a server, for runs in a revision that a person selects in
+	// Explore. Default: there are no such runs.
+	Dial func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
 	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
 	// contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *explore.Target
@@ -141,8 +144,8 @@ func (c *Console) newScreens() []*page.Screen {
 		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), c.streamRoutes(),
 			c.themeRoutes())},
 		overview.New(c.site),
-		explore.New(c.site, &explore.Options{Connect: c.opts.Connect, Target: c.opts.Target, Version: c.opts.Version,
-			Checks: c.opts.Checks, Mask: c.opts.Mask}),
+		explore.New(c.site, &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
+			Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask}),
 	}
 	if c.opts.Capture != nil {
 		all = append(all, traffic.New(c.site, c.opts.Capture))

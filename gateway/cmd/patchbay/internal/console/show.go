@@ -98,6 +98,14 @@ type frame struct {
 	Data         any
 }
 
+// URL returns the path with its query, for a link: a template would escape a query that is a text of its own.
+func (f *frame) URL() string {
+	if f.Query == "" {
+		return f.Path
+	}
+	return f.Path + "?" + f.Query
+}
+
 // showView writes a page of a route, nil for a page of the console itself.
 func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, status int, v *page.View) {
 	templates := c.own

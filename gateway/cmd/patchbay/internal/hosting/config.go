@@ -265,7 +265,7 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 			if err != nil {
 				return nil, err
 			}
-			return dialServer(ctx, f, s.Name, t)
+			return DialServer(ctx, f, s.Name, t)
 		},
 		Client: mcp.ClientOptions{
 			Info: mcp.Implementation{Name: "patchbay", Version: build.Version()}, Revision: f.Flags.Revision,
@@ -414,9 +414,9 @@ func (c *Config) Masked(text string) string {
 	return (&target.Target{Secrets: c.secrets}).Masked(text)
 }
 
-// dialServer returns the transport to a server of a host, with the stored login. The host checks
+// DialServer returns the transport to a server of a host, with the stored login. The host checks
 // the settings of the server before. With -v the standard error of the server is shown.
-func dialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.Target) (mcp.Transport, error) {
+func DialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.Target) (mcp.Transport, error) {
 	if t.URL == "" {
 		command := mcp.Command(t.Command[0], t.Command[1:]...)
 		command.Env, command.Dir, command.Logger = t.Environment, t.Directory, f.IO.Logger()

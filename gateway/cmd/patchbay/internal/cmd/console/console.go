@@ -145,6 +145,9 @@ func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway, c *hosting.C
 		Connect: func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
 			return mcp.InMemory(h.For(&policy.Caller{Principal: p, Server: server})), nil
 		},
+		Dial: func(ctx context.Context, server string, _ *mcp.Principal) (mcp.Transport, error) {
+			return o.dial(ctx, c, server)
+		},
 		Target: func(server string) *explore.Target { return targetOf(c, server) },
 		Examine: func(ctx context.Context, server string, d *doctor.Options) (*doctor.Report, error) {
 			return o.examine(ctx, c, server, d)
@@ -155,22 +158,44 @@ func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway, c *hosting.C
 func (o *Options) examine(
 	ctx context.Context, c *hosting.Config, server string, d *doctor.Options,
 ) (*doctor.Report, error) {
-	t := c.Fixed[server]
-	var err error
-	switch known := c.Targets[server]; {
-	case c.InProcess[server] != nil:
-		err = errors.New("the server is a part of this process: there is no connection to check")
-	case t == nil && known == nil:
-		err = fmt.Errorf("unknown server %q", server)
-	case t == nil:
-		t, err = o.Config.Named(ctx, known.Name, target.RefuseTrust)
+	if c.InProcess[server] != nil {
+		return nil, errors.New("the server is a part of this process: there is no connection to check")
 	}
+	t, err := o.trusted(ctx, c, server)
 	if err != nil {
 		return nil, err
 	}
-	own := *t // the doctor changes its login
 	d.Dialer = o.Client
-	return doctor.Run(ctx, &own, d), nil
+	return doctor.Run(ctx, t, d), nil
+}
+
+// trusted returns a server that the user trusts. The caller may change it.
+func (o *Options) trusted(ctx context.Context, c *hosting.Config, server string) (*target.Target, error) {
+	t, known := c.Fixed[server], c.Targets[server]
+	if t == nil && known == nil {
+		return nil, fmt.Errorf("unknown server %q", server)
+	}
+	if t == nil {
+		return o.Config.Named(ctx, known.Name, target.RefuseTrust)
+	}
+	own := *t
+	return &own, nil
+}
+
+// dial returns a connection of its own to a server, whose messages are recorded.
+func (o *Options) dial(ctx context.Context, c *hosting.Config, server string) (mcp.Transport, error) {
+	if inProcess := c.InProcess[server]; inProcess != nil {
+		return c.Capture.Connect(inProcess(), server, ""), nil
+	}
+	t, err := o.trusted(ctx, c, server)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := hosting.DialServer(ctx, o.Factory, server, t)
+	if err != nil {
+		return nil, err
+	}
+	return c.Capture.Connect(transport, server, ""), nil
 }
 
 // targetOf returns how other programs reach a server, without secrets.

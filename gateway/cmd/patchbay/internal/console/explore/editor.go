@@ -104,8 +104,9 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 		return &page.Outcome{Location: location.URL(),
 			Fragments: []page.Fragment{{ID: "editor", Part: "editor", Data: ed}}}, nil
 	}
-	started, err := e.runs.start(at.Server, r.Principal, of, input, time.Duration(seconds)*time.Second, ed.Form == nil)
-	if err != nil {
+	started := &run{Server: at.Server, Item: of, Input: input, FromJSON: ed.Form == nil,
+		Timeout: time.Duration(seconds) * time.Second}
+	if err := e.runs.start(started, r.Principal); err != nil {
 		return nil, invalidRun(err)
 	}
 	e.site.Changed()

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -39,6 +40,9 @@ type Options struct {
 	// Connect returns a connection to a server as the principal p, which must use the names of the server.
 	// Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
+	// Dial returns a connection of its own to a server, for runs in a revision that a person selects.
+	// Default: there are no such runs.
+	Dial func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
 	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
 	// contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *Target
@@ -48,6 +52,14 @@ type Options struct {
 	Checks string
 	// Mask replaces secrets in a text; required with Checks.
 	Mask func(text string) string
+}
+
+// revisions returns the revisions that a person may select, the newest first.
+func (o *Options) revisions() []string {
+	if o.Dial == nil {
+		return nil
+	}
+	return driver.Revisions()
 }
 
 // An explorer contains the functions of the screen. It is safe for concurrent use.
@@ -79,6 +91,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 	s := &page.Screen{Templates: templates, Heard: e.heard, Routes: []*page.Route{
 		{Path: "/explore", Role: page.RoleViewer, Title: "Explore", Key: "e", Order: 20, View: e.view},
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
+		{Path: "/explore/again", Role: page.RoleOperator, Act: e.actAgain},
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
 		{Path: "/explore/answer", Role: page.RoleOperator, Act: e.actAnswer},
 		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
@@ -106,12 +119,13 @@ type explorePlace struct {
 	Server, Name, Filter, Tab string
 	Kind                      itemKind
 	Run, Draft                int
+	With                      int // the run that the run is compared with
 }
 
 func placeOf(q url.Values) explorePlace {
 	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n }
 	p := explorePlace{Server: q.Get("server"), Name: q.Get("name"), Filter: q.Get("q"), Tab: q.Get("tab"),
-		Kind: itemKind(q.Get("kind")), Run: number("run"), Draft: number("draft")}
+		Kind: itemKind(q.Get("kind")), Run: number("run"), Draft: number("draft"), With: number("with")}
 	if tool := q.Get("tool"); tool != "" {
 		p.Kind, p.Name = kindTools, tool
 	}
@@ -129,7 +143,7 @@ func (p explorePlace) URL() string {
 			q.Set(name, value)
 		}
 	}
-	for name, value := range map[string]int{"run": p.Run, "draft": p.Draft} {
+	for name, value := range map[string]int{"run": p.Run, "draft": p.Draft, "with": p.With} {
 		if value != 0 {
 			q.Set(name, strconv.Itoa(value))
 		}
@@ -182,6 +196,11 @@ type runPage struct {
 	Copy   []copied
 	Role   page.Role
 	Checks string // the file for saved calls, or ""
+
+	Servers   []string // to which the request may be sent again
+	Revisions []string // in which it may be sent again; empty if only the host connects
+	Previous  *run     // the run before with a result of the same item, or nil
+	With      *run     // the run that the result is compared with, or nil
 }
 
 // CanSave reports whether the run can be saved as a call.
@@ -276,7 +295,7 @@ func (r *runPage) version(result bool) string {
 	case r == nil:
 		return "none"
 	case result:
-		return fmt.Sprint(r.ID, r.State.Phase.Ended(), r.State.Saved)
+		return fmt.Sprint(r.ID, r.State.Phase.Ended(), r.State.Saved, r.With != nil, r.Previous != nil)
 	}
 	return fmt.Sprint(r.ID, " ", r.State.Version)
 }
@@ -368,6 +387,8 @@ func (e *explorer) addRuns(r *page.Request, p *explorePage) {
 		return
 	}
 	p.Run = e.runPage(r, shown)
+	e.compare(r, p.Run, p.At.With)
+	p.Run.Servers = p.Servers
 	if p.Item == nil && p.At.Run != 0 { // the server lists the item no longer
 		p.Item = shown.Item
 	}
@@ -375,7 +396,8 @@ func (e *explorer) addRuns(r *page.Request, p *explorePage) {
 
 func (e *explorer) runPage(r *page.Request, shown *run) *runPage {
 	state := shown.snapshot()
-	return &runPage{shown, state, copyAs(e.target(shown.Server), shown, state.Revision), r.Role, e.opts.Checks}
+	return &runPage{run: shown, State: state, Copy: copyAs(e.target(shown.Server), shown, state.Revision), Role: r.Role,
+		Checks: e.opts.Checks, Revisions: e.opts.revisions()}
 }
 
 // target returns how other programs reach a server.
@@ -404,6 +426,9 @@ func (e *explorer) actCancel(r *page.Request) (*page.Outcome, error) {
 	found.cancel(errRunCancelled)
 	return &page.Outcome{Location: found.place().URL(), Fragments: []page.Fragment{}, Message: "Cancelling."}, nil
 }
+
+// Place returns the URL of the page of a run.
+func (r *run) Place() string { return r.place().URL() }
 
 // place returns the page of a run.
 func (r *run) place() explorePlace {

@@ -2,9 +2,12 @@ package explore
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +59,8 @@ type run struct {
 	Input     stdjson.RawMessage // the arguments, as they were typed
 	FromJSON  bool               // the arguments were typed as JSON
 	Timeout   time.Duration
+	Pinned    string // the revision of the protocol; "" for the connection of the host
+	Trace     string // the trace id of its requests
 	Started   time.Time
 	principal *mcp.Principal
 	site      *page.Site
@@ -128,7 +133,11 @@ func (r *run) execute(ctx context.Context) {
 func (r *run) send(ctx context.Context) (*result, error) {
 	starting, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
 	defer cancel()
-	transport, err := r.opts.Connect(starting, r.Server, r.principal)
+	connect := r.opts.Connect
+	if r.Pinned != "" {
+		connect = r.opts.Dial
+	}
+	transport, err := connect(starting, r.Server, r.principal)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +147,9 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	}
 	defer client.Close()
 	r.update(func(s *runState) { s.Phase, s.Revision = runRunning, client.Revision() })
+	parent := "00-" + r.Trace + "-" + r.Trace[:16] + "-01"
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Timeout: r.Timeout, LogLevel: "debug", NoCache: true,
+		Meta:     mcp.Meta{"traceparent": parent},
 		Progress: func(p mcp.ProgressUpdate) { r.update(func(s *runState) { s.Progress = &p }) }})
 	err = r.Item.send(ctx, client, r.Input)
 	raw := r.result()
@@ -155,8 +166,8 @@ func (r *run) send(ctx context.Context) (*result, error) {
 // options returns the options of the client: the server may ask the person who runs.
 func (r *run) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
-		Info:   mcp.Implementation{Name: "patchbay-console", Version: r.opts.Version},
-		Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
+		Info:     mcp.Implementation{Name: "patchbay-console", Version: r.opts.Version},
+		Revision: r.Pinned, Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
 		Log: func(_ context.Context, m *mcp.LoggingMessage) {
 			if len(m.Data) > maxLogData || len(m.Logger) > maxLogData {
 				size := fmt.Appendf(nil, `"(a message of %d bytes)"`, len(m.Data))
@@ -222,35 +233,45 @@ func personOf(p *mcp.Principal) string {
 	return p.Issuer + "\n" + p.Subject
 }
 
-// start starts a run.
-func (h *runs) start(server string, p *mcp.Principal, of *item, input []byte, timeout time.Duration,
-	fromJSON bool) (*run, error) {
-	if timeout <= 0 || timeout > maxRunTimeout {
-		return nil, fmt.Errorf("invalid timeout %v: must be at most %v", timeout, maxRunTimeout)
+// start starts a run that is described by its exported fields, except ID, Trace and Started.
+func (h *runs) start(r *run, p *mcp.Principal) error {
+	switch {
+	case r.Timeout <= 0 || r.Timeout > maxRunTimeout:
+		return fmt.Errorf("invalid timeout %v: must be at most %v", r.Timeout, maxRunTimeout)
+	case r.Pinned != "" && (h.opts.Dial == nil || !slices.Contains(driver.Revisions(), r.Pinned)):
+		return fmt.Errorf("invalid revision %.64q: must be one of %s", r.Pinned, strings.Join(h.opts.revisions(), ", "))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := runsKey{server, personOf(p)}
+	key := runsKey{r.Server, personOf(p)}
 	running := 0
-	for _, r := range h.all[key] {
-		if !r.snapshot().Phase.Ended() {
+	for _, other := range h.all[key] {
+		if !other.snapshot().Phase.Ended() {
 			running++
 		}
 	}
 	if running == maxRunning {
-		return nil, fmt.Errorf("%d runs of the server are in progress: cancel a run first", maxRunning)
+		return fmt.Errorf("%d runs of the server are in progress: cancel a run first", maxRunning)
 	}
 	h.last++
 	ctx, cancel := context.WithCancelCause(h.site.Context())
-	r := &run{ID: h.last, Server: server, Item: of, Input: input, FromJSON: fromJSON, Timeout: timeout,
-		Started: time.Now(), principal: p, site: h.site, opts: h.opts, cancel: cancel,
-		state: runState{Phase: runConnecting}}
+	r.ID, r.Trace, r.Started = h.last, newTrace(), time.Now()
+	r.principal, r.site, r.opts, r.cancel = p, h.site, h.opts, cancel
+	r.state = runState{Phase: runConnecting}
 	h.all[key] = h.trim(append(h.all[key], r))
 	h.site.Background(func(context.Context) { // ends with ctx, which ends with Serve
 		defer cancel(nil)
 		r.execute(ctx)
 	})
-	return r, nil
+	return nil
+}
+
+// newTrace returns a random trace id. Spec: W3C Trace Context, trace-id.
+func newTrace() string {
+	const size = 16 // bytes
+	b := make([]byte, size)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
 }
 
 // trim drops the oldest runs that have ended, until the rest fits the limits.

@@ -25,9 +25,6 @@ type savePage struct {
 	Problem   string
 }
 
-// Back returns the page of the run.
-func (p *savePage) Back() string { return p.Run.place().URL() }
-
 // viewSave shows what is saved, and in which file.
 func (e *explorer) viewSave(r *page.Request) (*page.View, error) {
 	found, state, err := e.endedRun(r)

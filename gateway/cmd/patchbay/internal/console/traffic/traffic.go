@@ -146,6 +146,9 @@ type frameRow struct {
 func (s screen) view(r *page.Request) (*page.View, error) {
 	q := r.URL.Query()
 	p := &trafficPage{Query: q.Get("q")}
+	if trace := q.Get("trace"); trace != "" {
+		p.Query = "trace:" + trace
+	}
 	var err error
 	if p.JSON, err = page.Link("/traffic/export", "q", p.Query, "format", "recording"); err != nil {
 		return nil, err
@@ -159,7 +162,11 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 	}
 	before, _ := strconv.ParseUint(q.Get("before"), 10, 64) // another value shows the newest
 	selected, _ := strconv.ParseUint(q.Get("id"), 10, 64)
-	for _, x := range s.ring.Find(query, before, maxExchanges) {
+	found := s.ring.Find(query, before, maxExchanges)
+	if q.Get("trace") != "" && selected == 0 && len(found) > 0 {
+		selected = found[0].ID
+	}
+	for _, x := range found {
 		p.Rows = append(p.Rows, s.exchangeRow(x, p.Query, q.Get("before"), selected))
 	}
 	if len(p.Rows) == maxExchanges {
