@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -265,6 +266,7 @@ func (a *admin) panicked(r *http.Request, v any) *Problem {
 // record records a request that may have changed the state of the gateway.
 func (a *admin) record(r *adminRequest, caller *policy.Caller, status int, p *Problem) {
 	detail := map[string]any{"request": r.Method + " " + cut(r.URL.Path, maxEventText), "status": status}
+	maps.Copy(detail, r.detail)
 	if p != nil {
 		detail["code"] = p.Code
 	}
@@ -281,6 +283,8 @@ type adminRequest struct {
 	admin *admin
 	route *adminRoute
 	name  string // the variable of the path
+
+	detail map[string]any // further members of the audit record, without secrets
 }
 
 func (r *adminRequest) host() *host.Host { return r.admin.gateway.host }

@@ -134,7 +134,7 @@ func (r *adminRequest) grants(q *pageQuery) (*grantPage, error) {
 
 // A revoked is the response to a revocation.
 type revoked struct {
-	Revoked string `json:"revoked" jsonschema:"id of the grant"`
+	Revoked string `json:"revoked" jsonschema:"id of the grant, or name of the key"`
 }
 
 func (r *adminRequest) revoke(*noBody) (*revoked, error) {

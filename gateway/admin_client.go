@@ -66,7 +66,7 @@ func (t *adminTransport) serve(w *adminResponse, r *http.Request) {
 	defer func() {
 		if v := recover(); v != nil {
 			p := t.admin.panicked(r, v)
-			if w.hasBegun() {
+			if w.status != 0 { // it has begun
 				_ = w.CloseWithError(p) // never fails
 				return
 			}
@@ -97,15 +97,6 @@ func (w *adminResponse) WriteHeader(status int) {
 		w.status, w.sent = status, w.header.Clone()
 		close(w.began)
 	})
-}
-
-func (w *adminResponse) hasBegun() bool {
-	select {
-	case <-w.began:
-		return true
-	default:
-		return false
-	}
 }
 
 // Write waits until the client has read b. It fails after the client has closed the body.

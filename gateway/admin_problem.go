@@ -64,6 +64,10 @@ func problemOf(err error) *Problem {
 		return problemf(http.StatusNotFound, "unknown_grant", "%v", err)
 	case errors.Is(err, operator.ErrLoginUnused):
 		return problemf(http.StatusConflict, "login_unused", "%v", err)
+	case errors.Is(err, ErrKeyExists):
+		return problemf(http.StatusConflict, "key_exists", "%v: revoke it, or choose another name", err)
+	case errors.Is(err, ErrUnknownKey):
+		return problemf(http.StatusNotFound, "unknown_key", "%v", err)
 	case errors.Is(err, pin.ErrChanged):
 		return problemf(http.StatusConflict, "pin_changed", "%v", err)
 	case errors.As(err, &e):

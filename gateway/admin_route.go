@@ -42,7 +42,7 @@ func (r *adminRoute) hasVerb() bool { return strings.HasSuffix(r.path, "}") }
 
 // adminRoutes returns all operations. A test compares the OpenAPI document with them.
 func adminRoutes() []*adminRoute {
-	return slices.Concat(statusRoutes(), serverRoutes(), catalogueRoutes(), pinRoutes(), approvalRoutes(),
+	return slices.Concat(statusRoutes(), serverRoutes(), catalogueRoutes(), pinRoutes(), approvalRoutes(), keyRoutes(),
 		auditRoutes(), configRoutes(), policyRoutes(), eventRoutes(), attachRoutes(), openAPIRoutes())
 }
 

@@ -46,7 +46,7 @@ type Key struct {
 	Name string `json:"name"`
 	// Subject is the subject of the principal, whose issuer is [KeyIssuer]. Keys with the same
 	// subject belong to one principal. Default: Name.
-	Subject string `json:"subject"`
+	Subject string `json:"subject,omitzero"`
 	// Generation is the ClientID of the principal. Create copies it from another key with the same
 	// Subject, or sets a random text if there is no such key. A Subject that is used again after
 	// all its keys were revoked therefore does not inherit the logins, grants and tasks of the
@@ -64,7 +64,7 @@ type Key struct {
 	// console.
 	Console ConsoleRole `json:"console,omitzero"`
 	// Created is when the key was made. Create sets it.
-	Created time.Time `json:"created"`
+	Created time.Time `json:"created,omitzero"`
 	// Expires is when the key ends; zero for never.
 	Expires time.Time `json:"expires,omitzero"`
 	// Used is when the key was last used, up to a minute earlier; zero for never.

@@ -1,0 +1,62 @@
+package gateway
+
+import (
+	"cmp"
+	"strings"
+	"time"
+)
+
+func keyRoutes() []*adminRoute {
+	return []*adminRoute{
+		getRoute("/keys", "Keys of principals, by name, without their secrets", withKeys(listKeys)),
+		postRoute("/keys", "", "Create a key of a principal, and return its secret once", withKeys(newKey)),
+		postRoute("/keys/{name}", "revoke", "Revoke a key: its requests end", withKeys(revokeKey)),
+	}
+}
+
+// A keyList contains all keys.
+type keyList struct {
+	Keys []Key `json:"keys"`
+}
+
+// A createdKey is the only response that contains the secret of a key.
+type createdKey struct {
+	Name   string `json:"name"`
+	Secret string `json:"secret" jsonschema:"for the header Authorization: Bearer; no other response contains it"`
+}
+
+// withKeys returns a function of a route for a gateway with keys.
+func withKeys[In, Out any](
+	serve func(r *adminRequest, s *KeyStore, in *In) (*Out, error),
+) func(r *adminRequest, in *In) (*Out, error) {
+	return func(r *adminRequest, in *In) (*Out, error) {
+		if s := r.admin.gateway.opts.KeyStore; s != nil {
+			return serve(r, s, in)
+		}
+		return nil, unsupported("keys of principals")
+	}
+}
+
+func listKeys(r *adminRequest, s *KeyStore, _ *noQuery) (*keyList, error) {
+	all, err := s.List(r.Context())
+	return &keyList{append([]Key{}, all...)}, err
+}
+
+func newKey(r *adminRequest, s *KeyStore, k *Key) (*createdKey, error) {
+	r.detail = map[string]any{"key": k}
+	err := cmp.Or(k.check(time.Now()), r.admin.gateway.check(Route{Profile: k.Profile}))
+	for _, r.name = range k.Servers {
+		_, unknown := r.upstream()
+		err = cmp.Or(err, unknown)
+	}
+	if err != nil {
+		return nil, invalidParameter("%s", strings.TrimPrefix(err.Error(), "gateway: "))
+	}
+	secret, err := s.Create(r.Context(), *k)
+	return &createdKey{k.Name, secret}, err
+}
+
+func revokeKey(r *adminRequest, s *KeyStore, _ *noBody) (*revoked, error) {
+	_, err := s.Revoke(r.Context(), r.name)
+	return &revoked{r.name}, err
+}
