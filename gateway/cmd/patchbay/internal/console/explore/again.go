@@ -18,7 +18,7 @@ func (e *explorer) actAgain(r *page.Request) (*page.Outcome, error) {
 		return nil, err
 	}
 	next := &run{Server: cmp.Or(r.PostFormValue("to"), old.Server), Item: old.Item, Input: old.Input,
-		FromJSON: old.FromJSON, Timeout: old.Timeout, Pinned: r.PostFormValue("revision")}
+		FromJSON: old.FromJSON, Timeout: old.Timeout, AsTask: old.AsTask, Pinned: r.PostFormValue("revision")}
 	if next.Server != old.Server {
 		if err := servers.Check(r, next.Server); err != nil {
 			return nil, err

@@ -36,9 +36,16 @@ const (
 	kindResources itemKind = "resources"
 	kindTemplates itemKind = "templates"
 	kindPrompts   itemKind = "prompts"
+	kindMethods   itemKind = "methods" // requests of any method
 )
 
-var itemKinds = []itemKind{kindTools, kindResources, kindTemplates, kindPrompts}
+var itemKinds = []itemKind{kindTools, kindResources, kindTemplates, kindPrompts, kindMethods}
+
+// methods are the methods that the page offers. A person may send any other.
+var methods = []string{driver.MethodDiscover, driver.MethodPing, driver.MethodToolsList, driver.MethodToolsCall,
+	driver.MethodPromptsList, driver.MethodPromptsGet, driver.MethodResourcesList, driver.MethodResourcesTemplatesList,
+	driver.MethodResourcesRead, driver.MethodCompletionComplete, driver.MethodLoggingSetLevel, driver.MethodTasksList,
+	driver.MethodTasksGet, driver.MethodTasksResult, driver.MethodTasksCancel}
 
 // An item is something that a server lists. It is immutable.
 type item struct {
@@ -63,6 +70,8 @@ func (i *item) method() string {
 		return driver.MethodToolsCall
 	case kindPrompts:
 		return driver.MethodPromptsGet
+	case kindMethods:
+		return i.Name
 	}
 	return driver.MethodResourcesRead
 }
@@ -71,8 +80,16 @@ func (i *item) method() string {
 func (i *item) takesArguments() bool { return i.Kind == kindTools || i.Kind == kindPrompts }
 
 // target returns the name of the item, or the URI of the resource that the arguments of a template
-// name.
+// name. For a method it returns the name or the URI in the params, or "".
 func (i *item) target(input []byte) string {
+	if i.Kind == kindMethods {
+		raw, found := rawjson.Get(input, "name")
+		if !found {
+			raw, _ = rawjson.Get(input, "uri")
+		}
+		text, _ := rawjson.Unquote(raw) // another value names no target
+		return text
+	}
 	if i.template == nil {
 		return i.Name
 	}
@@ -98,6 +115,9 @@ func (i *item) expand(input []byte) (string, error) {
 
 // params returns the params of a request. The bytes of the arguments are unchanged.
 func (i *item) params(input []byte) stdjson.RawMessage {
+	if i.Kind == kindMethods {
+		return input
+	}
 	if !i.takesArguments() {
 		return slices.Concat([]byte(`{"uri":`), rawjson.AppendQuote(nil, i.target(input)), []byte("}"))
 	}
@@ -128,6 +148,9 @@ func newItem(kind itemKind, name, title, description string, definition any) *it
 	}
 	return i
 }
+
+// methodItem returns an item for requests of a method.
+func methodItem(name string) *item { return &item{Kind: kindMethods, Name: name} }
 
 func toolItem(t *mcp.Tool) *item {
 	i := newItem(kindTools, t.Name, t.DisplayName(), t.Description, t)
@@ -290,6 +313,9 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 	}
 	defer client.Close()
 	loaded.Info, loaded.Revision, loaded.About = client.ServerInfo(), client.Revision(), client.Instructions()
+	for _, name := range methods {
+		loaded.Items[kindMethods] = append(loaded.Items[kindMethods], methodItem(name))
+	}
 	can := client.Capabilities()
 	if can.Tools != nil {
 		list(loaded, kindTools, client.Tools(ctx), toolItem)

@@ -44,7 +44,12 @@ func patchbayLine(t *Target, r *run) string {
 	if to := cmp.Or(t.Name, t.URL); to != "" {
 		words = append(words, term.ShellWord(to))
 	}
-	words = append(words, term.ShellWord(r.Item.target(r.Input)))
+	if r.Item.Kind == kindMethods {
+		words[1] = "rpc"
+		words = append(words, term.ShellWord(r.Item.Name), term.ShellWord(string(r.Input)))
+	} else {
+		words = append(words, term.ShellWord(r.Item.target(r.Input)))
+	}
 	if r.Item.takesArguments() {
 		words = append(words, term.ShellWord(string(r.Input)))
 	}
@@ -76,8 +81,10 @@ func curlLines(t *Target, r *run, revision string) string {
 			curl + known + " \\\n  --data-binary '{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}'\n" +
 			curl + known + body(method, params)
 	}
-	curl += header("MCP-Protocol-Version", revision) + header("Mcp-Method", method) +
-		header("Mcp-Name", headerText(r.Item.target(r.Input)))
+	curl += header("MCP-Protocol-Version", revision) + header("Mcp-Method", method)
+	if name := r.Item.target(r.Input); name != "" {
+		curl += header("Mcp-Name", headerText(name))
+	}
 	if r.Item.Kind == kindTools {
 		fields, _ := driver.HeaderParamsOf(r.Item.Schema) // a tool with an invalid schema repeats none
 		for _, p := range fields {
@@ -88,7 +95,11 @@ func curlLines(t *Target, r *run, revision string) string {
 	}
 	const meta = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"%s","io.modelcontextprotocol/clientInfo":%s,` +
 		`"io.modelcontextprotocol/clientCapabilities":{}}}`
-	return curl + body(method, strings.TrimSuffix(params, "}")+fmt.Sprintf(meta, revision, client))
+	joined := strings.TrimSuffix(strings.TrimSpace(params), "}") + fmt.Sprintf(meta, revision, client)
+	if r.Item.Kind == kindMethods && strings.Trim(params, "{} \n\t\r") == "" { // no member precedes the comma
+		joined = "{" + strings.TrimPrefix(fmt.Sprintf(meta, revision, client), ",")
+	}
+	return curl + body(method, joined)
 }
 
 // headerText encodes a value for a header. Spec: basic/transports/streamable-http, Value Encoding.

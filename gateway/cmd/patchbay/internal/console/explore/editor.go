@@ -16,7 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // An editor is the form or the JSON text of the arguments of an item.
@@ -29,7 +28,14 @@ type editor struct {
 	Invalid bool // the arguments violate the schema, and may be sent all the same
 	Timeout int  // in seconds
 	Role    page.Role
+
+	Pinned    string   // the selected revision; "" for the connection of the host
+	Revisions []string // that may be selected
+	AsTask    bool     // the call becomes a task, if the server supports tasks
 }
+
+// NoForm reports whether the params are only edited as JSON.
+func (ed *editor) NoForm() bool { return ed.Item.Kind == kindMethods }
 
 // A draft is an editor whose content is not sent.
 type draft struct {
@@ -48,12 +54,18 @@ func (e *explorer) editorOf(r *page.Request, p *explorePage) *editor {
 			return new(d.editor)
 		}
 	}
-	ed := &editor{At: p.At, Item: p.Item, Timeout: int(defaultRunTimeout.Seconds()), Role: r.Role}
-	if p.Run == nil {
+	ed := &editor{At: p.At, Item: p.Item, Timeout: int(defaultRunTimeout.Seconds()), Role: r.Role,
+		Revisions: e.opts.revisions()}
+	switch {
+	case p.Run == nil && ed.NoForm():
+		ed.Text = "{}"
+		return ed
+	case p.Run == nil:
 		ed.Form = form.New(p.Item.Schema)
 		return ed
 	}
 	ed.Timeout, ed.Text = int(p.Run.Timeout.Seconds()), string(p.Run.Input)
+	ed.Pinned, ed.AsTask = p.Run.Pinned, p.Run.AsTask
 	if parsed, err := form.Parse(p.Item.Schema, p.Run.Input); err == nil && !p.Run.FromJSON {
 		ed.Form = parsed
 	}
@@ -83,8 +95,8 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	if old := e.runs.find(at.Run, r.Principal); of == nil && old != nil && old.Item.Name == at.Name {
 		of = old.Item
 	}
-	if of == nil && at.Kind == kindResources {
-		of = resourceItem(&mcp.Resource{URI: at.Name})
+	if of == nil {
+		of = unlisted(at)
 	}
 	if of == nil {
 		return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_item",
@@ -94,7 +106,8 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	if err != nil {
 		seconds = 0 // which is invalid
 	}
-	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.Role}
+	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.Role, Revisions: e.opts.revisions(),
+		Pinned: r.PostFormValue("at-revision"), AsTask: of.Kind == kindTools && r.PostFormValue("at-task") != ""}
 	input, err := ed.read(r.PostForm)
 	if err != nil {
 		return nil, invalidRun(err)
@@ -105,7 +118,7 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 			Fragments: []page.Fragment{{ID: "editor", Part: "editor", Data: ed}}}, nil
 	}
 	started := &run{Server: at.Server, Item: of, Input: input, FromJSON: ed.Form == nil,
-		Timeout: time.Duration(seconds) * time.Second}
+		Timeout: time.Duration(seconds) * time.Second, Pinned: ed.Pinned, AsTask: ed.AsTask}
 	if err := e.runs.start(started, r.Principal); err != nil {
 		return nil, invalidRun(err)
 	}

@@ -114,59 +114,6 @@ func (e *explorer) heard(event page.Event) {
 	}
 }
 
-// A place is what a page of the screen shows, as its URL states it.
-type explorePlace struct {
-	Server, Name, Filter, Tab string
-	Kind                      itemKind
-	Run, Draft                int
-	With                      int // the run that the run is compared with
-}
-
-func placeOf(q url.Values) explorePlace {
-	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n }
-	p := explorePlace{Server: q.Get("server"), Name: q.Get("name"), Filter: q.Get("q"), Tab: q.Get("tab"),
-		Kind: itemKind(q.Get("kind")), Run: number("run"), Draft: number("draft"), With: number("with")}
-	if tool := q.Get("tool"); tool != "" {
-		p.Kind, p.Name = kindTools, tool
-	}
-	if !slices.Contains(itemKinds, p.Kind) {
-		p.Kind = kindTools
-	}
-	return p
-}
-
-// URL returns the path of the page, with its query.
-func (p explorePlace) URL() string {
-	q := url.Values{"server": {p.Server}, "kind": {string(p.Kind)}}
-	for name, value := range map[string]string{"name": p.Name, "q": p.Filter, "tab": p.Tab} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	for name, value := range map[string]int{"run": p.Run, "draft": p.Draft, "with": p.With} {
-		if value != 0 {
-			q.Set(name, strconv.Itoa(value))
-		}
-	}
-	return "/explore?" + q.Encode()
-}
-
-// To returns the URL of an item in the same list.
-func (p explorePlace) To(name string) string {
-	return explorePlace{Server: p.Server, Kind: p.Kind, Name: name, Filter: p.Filter}.URL()
-}
-
-// ToKind returns the URL of another list of the server.
-func (p explorePlace) ToKind(kind itemKind) string {
-	return explorePlace{Server: p.Server, Kind: kind}.URL()
-}
-
-// ToTab returns the URL of another tab of the item.
-func (p explorePlace) ToTab(tab string) string {
-	p.Tab = tab
-	return p.URL()
-}
-
 // An explorePage is the data of templates/explore.html and its parts.
 type explorePage struct {
 	At        explorePlace
@@ -361,13 +308,25 @@ func (e *explorer) selectItem(p *explorePage) {
 		p.Items = append(p.Items, i)
 	}
 	p.Item = p.Catalogue.find(p.At.Kind, p.At.Name)
-	if p.Item == nil && p.At.Kind == kindResources && p.At.Name != "" && p.Catalogue.Loaded {
-		p.Item = resourceItem(&mcp.Resource{URI: p.At.Name}) // a resource need not be listed
+	if p.Item == nil && p.Catalogue.Loaded {
+		p.Item = unlisted(p.At)
 	}
 	if p.At.Name == "" && len(p.Items) > 0 {
 		p.Item = p.Items[0]
 		p.At.Name = p.Item.Name
 	}
+}
+
+// unlisted returns the item of a page that the server need not list, or nil: a resource or a method.
+func unlisted(at explorePlace) *item {
+	switch {
+	case at.Name == "":
+	case at.Kind == kindResources:
+		return resourceItem(&mcp.Resource{URI: at.Name})
+	case at.Kind == kindMethods:
+		return methodItem(at.Name)
+	}
+	return nil
 }
 
 // addRuns sets the history, and the run of the URL or the last run of the item.
@@ -425,14 +384,6 @@ func (e *explorer) actCancel(r *page.Request) (*page.Outcome, error) {
 	}
 	found.cancel(errRunCancelled)
 	return &page.Outcome{Location: found.place().URL(), Fragments: []page.Fragment{}, Message: "Cancelling."}, nil
-}
-
-// Place returns the URL of the page of a run.
-func (r *run) Place() string { return r.place().URL() }
-
-// place returns the page of a run.
-func (r *run) place() explorePlace {
-	return explorePlace{Server: r.Server, Kind: r.Item.Kind, Name: r.Item.Name, Run: r.ID}
 }
 
 func (e *explorer) actAnswer(r *page.Request) (*page.Outcome, error) {

@@ -58,6 +58,10 @@ func newResult(of *item, raw stdjson.RawMessage) *result {
 	switch of.Kind {
 	case kindTools:
 		r.tool(of, raw)
+	case kindMethods:
+		b := &block{}
+		b.text("json", string(raw))
+		r.Blocks = append(r.Blocks, b)
 	case kindPrompts:
 		var p mcp.GetPromptResult
 		if err := stdjson.Unmarshal(raw, &p); err != nil {

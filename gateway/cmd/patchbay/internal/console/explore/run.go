@@ -13,6 +13,7 @@ import (
 
 	stdjson "encoding/json"
 
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -60,6 +61,7 @@ type run struct {
 	FromJSON  bool               // the arguments were typed as JSON
 	Timeout   time.Duration
 	Pinned    string // the revision of the protocol; "" for the connection of the host
+	AsTask    bool   // the call becomes a task, if the server supports tasks
 	Trace     string // the trace id of its requests
 	Started   time.Time
 	principal *mcp.Principal
@@ -88,6 +90,8 @@ type runState struct {
 	Err       string
 	Code      int    // of a JSON-RPC error
 	Saved     string // the name of the saved call
+	Task      string // the id of the task that the call became
+	TaskState string // its last status, with its message
 }
 
 // Ended reports whether a phase is an end of a run.
@@ -141,7 +145,11 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := mcp.Connect(starting, transport, r.options())
+	opts := r.options()
+	if r.AsTask {
+		opts = tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Logger: r.site.Logger})
+	}
+	client, err := mcp.Connect(starting, transport, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +159,11 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	ctx = mcp.WithCallOptions(ctx, mcp.CallOptions{Timeout: r.Timeout, LogLevel: "debug", NoCache: true,
 		Meta:     mcp.Meta{"traceparent": parent},
 		Progress: func(p mcp.ProgressUpdate) { r.update(func(s *runState) { s.Progress = &p }) }})
-	err = r.Item.send(ctx, client, r.Input)
+	if r.AsTask {
+		err = r.sendTask(ctx, client)
+	} else {
+		err = r.Item.send(ctx, client, r.Input)
+	}
 	raw := r.result()
 	if raw == nil {
 		return nil, err
