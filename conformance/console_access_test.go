@@ -98,6 +98,10 @@ func TestConsoleAccess(t *testing.T) {
 	p.do("show the keys", chromedp.KeyEvent("?"))
 	p.waitFor("the keys", `document.querySelector("dialog[open]") !== null`)
 	p.hasNoBarriers("the keys", axe)
+	p.do("close the keys", chromedp.KeyEvent("\x1b"))
+	p.do("open the palette", chromedp.KeyEvent("k", chromedp.KeyModifiers(controlKey)))
+	p.waitFor("the palette", `document.querySelectorAll("dialog.palette[open] li").length > 3`)
+	p.hasNoBarriers("the palette", axe)
 }
 
 // settled reports whether a page and its stream are loaded. A page without a stream shows no connection.

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
@@ -355,12 +353,8 @@ func TestConsoleHostileNames(t *testing.T) {
 func TestConsoleWithoutScripts(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)
-	p := newTab(t, browser)
-	p.do("disable scripts", func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
-		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled,
-			emulation.SetScriptExecutionDisabledParams{Value: true})
-		return chromedp.Void{}, err
-	})
+	p := newWatchedTab(t, browser)
+	p.disableScripts()
 	p.open(w.url)
 	p.enter("#token", w.url)
 	p.click("#login button")

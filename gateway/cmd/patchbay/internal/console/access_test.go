@@ -23,6 +23,7 @@ var roles = map[string]page.Role{
 	"POST /login":           page.RoleAnyone,
 	"POST /logout":          page.RoleViewer,
 	"POST /theme":           page.RoleViewer,
+	"GET /palette":          page.RoleViewer,
 	"POST /servers/restart": page.RoleOperator,
 	"POST /servers/stop":    page.RoleOperator,
 	"GET /doctor":           page.RoleViewer,

@@ -1,5 +1,6 @@
 // keys.js: g and a letter opens a screen, / focuses the filter, j, k, Enter and Esc select, open and close,
-// . pauses live updates, ? shows the keys. Keys without Ctrl or ⌘ can be switched off.
+// r, x and c repeat, compare and copy, . pauses live updates, ? shows the keys. Keys without Ctrl or ⌘ can
+// be switched off.
 
 const stored = "patchbay-keys";
 let isWaiting = false; // for the letter after g
@@ -22,6 +23,16 @@ function move(by) {
   const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1)];
   next.focus();
   next.scrollIntoView({ block: "nearest" });
+}
+
+// act clicks the element for a key: of the focused row, or the first of the page.
+function act(key) {
+  const row = document.activeElement?.closest?.("[data-row]");
+  const words = `[data-do="${key}"]`;
+  const all = [...(row?.querySelectorAll(words) ?? []), ...document.querySelectorAll(`main ${words}`)];
+  const target = all.find((e) => e.checkVisibility());
+  target?.click();
+  return target !== undefined;
 }
 
 function element(name, text, ...children) {
@@ -51,6 +62,8 @@ function help() {
   add("Enter", "Open the row");
   add("Esc", "Close, or leave a field");
   add("Ctrl/⌘ Enter", "Send the form");
+  add("Ctrl/⌘ K", "Go to a screen, server or tool");
+  add("r x c", "Repeat, compare or copy, where the page offers it");
   add(".", "Pause live updates");
   add("?", "Show the keys");
   const check = document.createElement("input");
@@ -103,6 +116,10 @@ function plain(event) {
       link?.click();
       return link !== null;
     }
+    case "r":
+    case "x":
+    case "c":
+      return act(event.key);
     case ".":
       document.dispatchEvent(new CustomEvent("pause"));
       return true;

@@ -30,6 +30,7 @@ func New(site *page.Site) *page.Screen {
 	o := &overview{site: site, tools: map[string]*toolNames{}}
 	return &page.Screen{Templates: templates, Heard: o.heard, Routes: []*page.Route{
 		{Path: "/", Role: page.RoleViewer, Title: "Overview", Key: "o", Order: 10, View: o.view},
+		{Path: "/palette", Role: page.RoleViewer, Serve: o.palette},
 		{Path: "/servers/restart", Role: page.RoleOperator, Act: func(r *page.Request) (*page.Outcome, error) {
 			return o.control(r, "restart", "Restarted")
 		}},
