@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
@@ -26,6 +27,18 @@ var roles = map[string]page.Role{
 	"GET /palette":          page.RoleViewer,
 	"POST /servers/restart": page.RoleOperator,
 	"POST /servers/stop":    page.RoleOperator,
+	"GET /pins":             page.RoleViewer,
+	"POST /pins/approve":    page.RoleOperator,
+	"GET /policy":           page.RoleViewer,
+	"POST /policy/explain":  page.RoleOperator,
+	"POST /policy/compare":  page.RoleOperator,
+	"GET /audit":            page.RoleViewer,
+	"GET /settings":         page.RoleViewer,
+	"POST /settings/check":  page.RoleOperator,
+	"POST /settings/save":   page.RoleOperator,
+	"POST /settings/reload": page.RoleOperator,
+	"GET /traffic":          page.RoleViewer,
+	"GET /traffic/export":   page.RoleViewer,
 	"GET /doctor":           page.RoleViewer,
 	"POST /doctor/run":      page.RoleOperator,
 	"GET /explore":          page.RoleViewer,
@@ -40,7 +53,7 @@ var roles = map[string]page.Role{
 
 func TestEachPathRequiresItsRole(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := consoletest.New(t, nil)
+	s := consoletest.New(t, func(o *console.Options) { o.Gateway, o.Capture = true, capture.New(nil) })
 	for path, role := range s.Console.Paths() {
 		want := roles[path]
 		if strings.HasPrefix(path, "GET /assets/") {

@@ -23,10 +23,14 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/overview"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/pins"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/settings"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -65,6 +69,9 @@ type Options struct {
 	Examine doctorpage.Examine
 	// Capture contains the traffic of the host. Default: there is no page with the traffic.
 	Capture *capture.Ring
+	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway with a
+	// configuration. Default: there are no such screens.
+	Gateway bool
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
@@ -149,6 +156,10 @@ func (c *Console) newScreens() []*page.Screen {
 	}
 	if c.opts.Capture != nil {
 		all = append(all, traffic.New(c.site, c.opts.Capture))
+	}
+	all = append(all, pins.New())
+	if c.opts.Gateway {
+		all = append(all, policy.New(c.opts.Capture), audit.New(c.site), settings.New(c.opts.Authenticate != nil))
 	}
 	if c.opts.Examine != nil {
 		all = append(all, doctorpage.New(c.site, c.opts.Examine))

@@ -1,0 +1,220 @@
+package pins
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/visible"
+)
+
+// A change is how a pending form differs from the approved form.
+type change struct {
+	Place   int // among the forms that wait, from 1
+	Digest  string
+	Old     string // the digest of the approved form; "" for a new definition
+	Choice  string // a choice in JSON
+	Time    time.Time
+	Members []member
+	Same    []string // names of members that did not change
+	Hidden  int      // characters of the pending form that a person does not see
+	TooLong bool     // a form is too large to be kept
+}
+
+// A member is a member of the definition that changed.
+type member struct {
+	Name  string
+	Lines []line
+}
+
+// A line is a line of a comparison.
+type line struct {
+	Kind, Mark string
+	Parts      []part
+}
+
+// A part of a line is text, or names characters that a person does not see.
+type part struct {
+	Text   string
+	Hidden string // such as U+200B
+}
+
+// compare returns how a pending form differs from the approved form, which is nil for a new definition.
+func compare(p *pin, old, now *form) change {
+	text, _ := json.Marshal(choice{p.Identity, p.Kind, p.Name, now.Digest}) // texts
+	c := change{Digest: now.Digest, Choice: string(text), Time: now.Time}
+	var before json.RawMessage
+	if old != nil {
+		c.Old, before = old.Digest, old.Definition
+	}
+	if c.TooLong = len(now.Definition) == 0 || old != nil && len(before) == 0; c.TooLong {
+		return c
+	}
+	was, is := membersOf(before), membersOf(now.Definition)
+	for _, name := range memberNames(before, now.Definition) {
+		if string(was[name]) == string(is[name]) || name == "name" && old == nil {
+			c.Same = append(c.Same, name)
+			continue
+		}
+		m := member{Name: name}
+		for _, l := range diff.Lines(linesOf(was[name]), linesOf(is[name])) {
+			m.Lines = append(m.Lines, line{l.Kind, l.Mark, parts(l.Text)})
+		}
+		c.Members = append(c.Members, m)
+	}
+	decoded, err := decodeStrings(now.Definition)
+	if err == nil {
+		c.Hidden = hiddenIn(string(decoded))
+	}
+	return c
+}
+
+// whole is the name of a definition that is no object.
+const whole = "definition"
+
+// membersOf returns the members of a definition.
+func membersOf(definition json.RawMessage) map[string]json.RawMessage {
+	all := map[string]json.RawMessage{}
+	if rawjson.Kind(definition) != '{' {
+		if len(definition) > 0 {
+			all[whole] = definition
+		}
+		return all
+	}
+	for key, value := range rawjson.Members(definition) {
+		name, err := rawjson.Unquote([]byte(`"` + string(key) + `"`))
+		if err != nil {
+			name = string(key)
+		}
+		all[name] = value
+	}
+	return all
+}
+
+// memberNames returns the names of the members of both definitions: the texts that models read first.
+func memberNames(a, b json.RawMessage) []string {
+	all := membersOf(a)
+	for name := range membersOf(b) {
+		all[name] = nil
+	}
+	first := []string{"description", "inputSchema", "title"}
+	rank := func(name string) int {
+		if i := slices.Index(first, name); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// linesOf returns the lines of a value: of a text its sentences, otherwise the indented JSON.
+func linesOf(value json.RawMessage) (lines []string) {
+	if len(value) == 0 {
+		return nil
+	}
+	if rawjson.Kind(value) == '"' {
+		if text, err := rawjson.Unquote(value); err == nil {
+			for paragraph := range strings.SplitSeq(text, "\n") {
+				lines = append(lines, sentences(paragraph)...)
+			}
+			return lines
+		}
+	}
+	text, err := decodeStrings(value)
+	if err != nil {
+		return []string{string(value)}
+	}
+	return strings.Split(string(text), "\n")
+}
+
+// decodeStrings returns indented JSON whose strings contain their characters without escapes, so that hidden
+// characters are found however the server wrote them.
+func decodeStrings(value json.RawMessage) ([]byte, error) {
+	return jsontext.AppendFormat(nil, value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+		jsontext.PreserveRawStrings(false), jsontext.Multiline(true), jsontext.WithIndent("  "))
+}
+
+// maxSentence limits a line of a text, in bytes: the comparison shows whole lines.
+const maxSentence = 300
+
+// sentences returns the sentences of a paragraph, so that a change within a long line stays readable.
+func sentences(paragraph string) (all []string) {
+	for len(paragraph) > 0 {
+		end := len(paragraph)
+		if i := strings.Index(paragraph, ". "); i >= 0 {
+			end = i + len(". ")
+		}
+		for end > maxSentence {
+			if end = len(strings.ToValidUTF8(paragraph[:maxSentence], "")); end == 0 {
+				end = maxSentence
+			}
+		}
+		all, paragraph = append(all, paragraph[:end]), paragraph[end:]
+	}
+	if all == nil {
+		all = []string{""}
+	}
+	return all
+}
+
+// maxNamed limits the hidden characters in a row that are named.
+const maxNamed = 6
+
+// parts returns the parts of a line.
+func parts(text string) (all []part) {
+	from := 0
+	var hidden []string
+	flush := func() {
+		if len(hidden) > maxNamed {
+			hidden = append(hidden[:maxNamed:maxNamed], fmt.Sprintf("… %d characters", len(hidden)))
+		}
+		if len(hidden) > 0 {
+			all = append(all, part{Hidden: strings.Join(hidden, " ")})
+		}
+		hidden = nil
+	}
+	for at, r := range text {
+		isHidden := r != '\t' && visible.Hidden(r)
+		if isHidden && from < at {
+			flush()
+			all = append(all, part{Text: text[from:at]})
+		}
+		if isHidden {
+			hidden = append(hidden, fmt.Sprintf("U+%04X", r))
+			from = at + len(string(r))
+		} else if len(hidden) > 0 {
+			flush()
+		}
+	}
+	flush()
+	if from < len(text) {
+		all = append(all, part{Text: text[from:]})
+	}
+	return all
+}
+
+// hiddenIn returns the number of characters that a person does not see.
+func hiddenIn(text string) (n int) {
+	for _, r := range text {
+		if r != '\t' && r != '\n' && r != '\r' && visible.Hidden(r) {
+			n++
+		}
+	}
+	return n
+}
