@@ -32,6 +32,7 @@ type editor struct {
 	Pinned    string   // the selected revision; "" for the connection of the host
 	Revisions []string // that may be selected
 	AsTask    bool     // the call becomes a task, if the server supports tasks
+	Suggested *suggestion
 }
 
 // NoForm reports whether the params are only edited as JSON.
@@ -108,7 +109,11 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	}
 	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.Role, Revisions: e.opts.revisions(),
 		Pinned: r.PostFormValue("at-revision"), AsTask: of.Kind == kindTools && r.PostFormValue("at-task") != ""}
-	input, err := ed.read(r.PostForm)
+	pressed, err := e.suggest(r, ed)
+	var input stdjson.RawMessage
+	if !pressed && err == nil {
+		input, err = ed.read(r.PostForm)
+	}
 	if err != nil {
 		return nil, invalidRun(err)
 	}
