@@ -65,6 +65,20 @@ func TestEachPathRequiresItsRole(t *testing.T) {
 	}
 }
 
+// A console without a gateway has no screens of a gateway.
+func TestScreensOfAGatewayAreAbsentWithoutIt(t *testing.T) {
+	mcptest.NoLeaks(t)
+	paths := consoletest.New(t, nil).Console.Paths()
+	for _, path := range []string{"GET /policy", "GET /audit", "GET /settings"} {
+		if _, ok := paths[path]; ok {
+			t.Errorf("the console has %s", path)
+		}
+	}
+	if _, ok := paths["GET /pins"]; !ok {
+		t.Error("the console has no /pins")
+	}
+}
+
 // form returns a form for a method: nil for GET.
 func form(method string) url.Values {
 	if method == http.MethodPost {

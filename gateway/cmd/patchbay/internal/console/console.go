@@ -70,7 +70,7 @@ type Options struct {
 	// Capture contains the traffic of the host. Default: there is no page with the traffic.
 	Capture *capture.Ring
 	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway with a
-	// configuration. Default: there are no such screens.
+	// configuration. Default: the screens exist if the admin API returns a policy when the console begins.
 	Gateway bool
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
@@ -145,6 +145,16 @@ func New(o *Options) (*Console, error) {
 	return c, nil
 }
 
+// probeTimeout bounds the request of hasPolicy, which a gateway in the same process answers at once.
+const probeTimeout = 5 * time.Second
+
+// hasPolicy reports whether the admin API shows a policy, which only a gateway with a configuration does.
+func (c *Console) hasPolicy() bool {
+	ctx, cancel := context.WithTimeout(c.site.Context(), probeTimeout)
+	defer cancel()
+	return c.site.Call(ctx, nil, http.MethodGet, "/policy", nil, nil) == nil
+}
+
 // newScreens returns all screens. A test lists their routes with their roles.
 func (c *Console) newScreens() []*page.Screen {
 	all := []*page.Screen{
@@ -158,7 +168,7 @@ func (c *Console) newScreens() []*page.Screen {
 		all = append(all, traffic.New(c.site, c.opts.Capture))
 	}
 	all = append(all, pins.New())
-	if c.opts.Gateway {
+	if c.opts.Gateway || c.hasPolicy() {
 		all = append(all, policy.New(c.opts.Capture), audit.New(c.site), settings.New(c.opts.Authenticate != nil))
 	}
 	if c.opts.Examine != nil {

@@ -83,7 +83,7 @@ func newSite(t *testing.T, text string, role page.Role) (*consoletest.Visitor, *
 			a.Policy = func(context.Context) (json.RawMessage, error) { return json.RawMessage(text), nil }
 		})
 	s := consoletest.New(t, func(o *console.Options) {
-		o.Admin, o.Capture, o.Gateway = g.AdminClient, ring, true
+		o.Admin, o.Capture = g.AdminClient, ring // which shows a policy
 		o.Authenticate = func(*http.Request) (*mcp.Principal, page.Role, error) {
 			return &mcp.Principal{Subject: "ann"}, role, nil
 		}
