@@ -57,6 +57,7 @@ type item struct {
 	Schema      stdjson.RawMessage // of the arguments; nil without arguments
 	Output      stdjson.RawMessage // schema of the structured content of a tool; may be nil
 	Definition  string             // the JSON of the item, indented
+	Blocked     string             // the reason why the host hides the item, or ""
 	template    *mcp.ResourceTemplate
 }
 
@@ -327,6 +328,7 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 	if can.Prompts != nil {
 		list(loaded, kindPrompts, client.Prompts(ctx), promptItem)
 	}
+	c.addBlocked(ctx, loaded, server, p)
 	return loaded
 }
 
