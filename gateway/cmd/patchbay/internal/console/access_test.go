@@ -49,6 +49,14 @@ var roles = map[string]page.Role{
 	"POST /explore/again":   page.RoleOperator,
 	"POST /explore/cancel":  page.RoleOperator,
 	"POST /explore/answer":  page.RoleOperator,
+	"GET /apps":             page.RoleOperator,
+	"GET /apps/file":        page.RoleOperator,
+	"GET /apps/stream":      page.RoleOperator,
+	"POST /apps/open":       page.RoleOperator,
+	"POST /apps/set":        page.RoleOperator,
+	"POST /apps/answer":     page.RoleOperator,
+	"POST /apps/close":      page.RoleOperator,
+	"POST /apps/message":    page.RoleOperator,
 }
 
 func TestEachPathRequiresItsRole(t *testing.T) {

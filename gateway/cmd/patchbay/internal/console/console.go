@@ -11,6 +11,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
@@ -38,6 +40,9 @@ import (
 
 // DefaultAddr contains a fixed port, so that the cookies and bookmarks of a browser stay valid.
 const DefaultAddr = "127.0.0.1:6280"
+
+// DefaultViewAddr is the address of the listener for the pages of apps.
+const DefaultViewAddr = "127.0.0.1:6281"
 
 // Options configures a [Console].
 type Options struct {
@@ -72,6 +77,14 @@ type Options struct {
 	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway with a
 	// configuration. Default: the screens exist if the admin API returns a policy when the console begins.
 	Gateway bool
+	// ViewAddr is the host:port of a second listener, for the pages of apps. It must be a loopback address,
+	// unless ViewOrigin is set. Default: DefaultViewAddr, or a free port if it is in use.
+	ViewAddr string
+	// ViewOrigin is the origin at which browsers reach the second listener, such as https://views.example.
+	// Its host must not be a host of the console. Default: none for a console with Authenticate, which
+	// therefore shows no apps; otherwise localhost or 127.0.0.1, whichever the browser does not use for the
+	// console.
+	ViewOrigin string
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
@@ -85,6 +98,8 @@ type Console struct {
 	opts     Options
 	site     *page.Site
 	listener net.Listener
+	views    []net.Listener // of the pages of apps; none if the console shows no apps
+	viewer   *apps.Viewer
 	screens  []*page.Screen
 	paths    map[string][]*route
 	keys     []*page.Route   // the screens of the navigation, in its order
@@ -138,8 +153,14 @@ func New(o *Options) (*Console, error) {
 	if path, _, _ := strings.Cut(c.opts.Home, "?"); c.paths[path] == nil {
 		c.opts.Home = "/"
 	}
-	if c.listener, err = listen(&c.opts); err != nil {
+	if c.listener, err = listen(c.opts.Addr, DefaultAddr, c.opts.Authenticate != nil); err != nil {
 		return nil, err
+	}
+	if c.viewer != nil {
+		if c.views, err = listenViews(&c.opts); err != nil {
+			_ = c.listener.Close()
+			return nil, fmt.Errorf("pages of apps: %w", err)
+		}
 	}
 	c.logins = newLogins(c.listener.Addr())
 	return c, nil
@@ -161,9 +182,16 @@ func (c *Console) newScreens() []*page.Screen {
 		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), c.streamRoutes(),
 			c.themeRoutes())},
 		overview.New(c.site),
-		explore.New(c.site, &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
-			Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask}),
 	}
+	run := &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
+		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask}
+	if c.opts.Connect != nil && c.showsApps() {
+		var screen *page.Screen
+		screen, c.viewer, run.App = apps.New(c.site,
+			&apps.Options{Connect: c.opts.Connect, Origins: c.origins, Version: c.opts.Version})
+		all = append(all, screen)
+	}
+	all = append(all, explore.New(c.site, run))
 	if c.opts.Capture != nil {
 		all = append(all, traffic.New(c.site, c.opts.Capture))
 	}
@@ -177,23 +205,21 @@ func (c *Console) newScreens() []*page.Screen {
 	return all
 }
 
-// listen listens at the address of the options.
-func listen(o *Options) (net.Listener, error) {
-	addr := o.Addr
-	if addr == "" {
-		addr = DefaultAddr
-	}
+// listen listens at an address, or by default at another one or a free port. Only a listener that isPublic
+// accepts connections of other machines.
+func listen(given, standard string, isPublic bool) (net.Listener, error) {
+	addr := cmp.Or(given, standard)
 	host, _, err := net.SplitHostPort(addr)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("invalid address %q: must be host:port, such as %s", addr, DefaultAddr)
-	case o.Authenticate == nil && !netx.IsLocalHost(host):
+		return nil, fmt.Errorf("invalid address %q: must be host:port, such as %s", addr, standard)
+	case !isPublic && !netx.IsLocalHost(host):
 		return nil, fmt.Errorf("invalid address %q: other machines reach it, and this console has no login for them: "+
 			"must be a loopback address", addr)
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(context.Background(), "tcp", addr)
-	if o.Addr == "" && errors.Is(err, syscall.EADDRINUSE) {
+	if given == "" && errors.Is(err, syscall.EADDRINUSE) {
 		l, err = config.Listen(context.Background(), "tcp", net.JoinHostPort(host, "0"))
 	}
 	return l, err
@@ -210,13 +236,15 @@ func (c *Console) Serve(ctx context.Context) error {
 			c.site.Background(s.Follow)
 		}
 	}
-	server := &http.Server{
-		Handler: c, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return c.site.Context() },
-		ErrorLog:    slog.NewLogLogger(c.opts.Logger.Handler(), slog.LevelDebug),
+	servers := []*http.Server{c.server(c)}
+	failed := make(chan error, len(servers)+len(c.views))                               // a result for each listener
+	c.site.Background(func(context.Context) { failed <- servers[0].Serve(c.listener) }) // ends with the server
+	if len(c.views) > 0 {
+		servers = append(servers, c.server(http.HandlerFunc(c.serveView)))
 	}
-	failed := make(chan error, 1)
-	c.site.Background(func(context.Context) { failed <- server.Serve(c.listener) }) // ends with the server
+	for _, l := range c.views {
+		c.site.Background(func(context.Context) { failed <- servers[1].Serve(l) }) // ends with the server
+	}
 	var err error
 	select {
 	case err = <-failed:
@@ -225,12 +253,23 @@ func (c *Console) Serve(ctx context.Context) error {
 	c.site.Cancel() // ends the streams
 	end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
-	_ = server.Shutdown(end) // Close ends what is left
-	_ = server.Close()
+	for _, server := range servers {
+		_ = server.Shutdown(end) // Close ends what is left
+		_ = server.Close()
+	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the console: %w", err)
 	}
 	return nil
+}
+
+// server returns a server with the limits of this package.
+func (c *Console) server(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return c.site.Context() },
+		ErrorLog:    slog.NewLogLogger(c.opts.Logger.Handler(), slog.LevelDebug),
+	}
 }
 
 // URL returns the URL of the console. With the login of the local user it contains a fresh token,

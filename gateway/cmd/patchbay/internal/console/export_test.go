@@ -60,5 +60,8 @@ func (c *Console) Events(lists ...[]string) (all [][]string, err error) {
 // Close closes the listener of a console that is not served.
 func (c *Console) Close() {
 	_ = c.listener.Close()
+	for _, l := range c.views {
+		_ = l.Close()
+	}
 	c.site.End()
 }

@@ -18,6 +18,12 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 	"media-src 'self' data: blob:; connect-src 'self'; form-action 'self'; frame-src 'none'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console"
 
+// policyWith returns contentPolicy for a page with frames of an origin. A frame cannot navigate to another
+// origin.
+func policyWith(frames string) string {
+	return strings.Replace(contentPolicy, "frame-src 'none'", "frame-src "+frames, 1)
+}
+
 // setHeaders sets the headers of each response.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)

@@ -128,6 +128,9 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return
 	}
+	if v.Frames != "" {
+		w.Header().Set("Content-Security-Policy", policyWith(v.Frames))
+	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {

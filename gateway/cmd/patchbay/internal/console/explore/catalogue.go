@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	mcpapps "github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -59,6 +60,7 @@ type item struct {
 	Definition  string             // the JSON of the item, indented
 	Blocked     string             // the reason why the host hides the item, or ""
 	template    *mcp.ResourceTemplate
+	view        bool // a page shows the results of the tool
 }
 
 // A mark is a property of an item. Kind is the class of its badge.
@@ -170,6 +172,10 @@ func toolItem(t *mcp.Tool) *item {
 	}
 	if !openWorld {
 		i.Marks = append(i.Marks, mark{"closed world", "idle"})
+	}
+	if u, err := mcpapps.ToolUIOf(t); err == nil && u.View != "" {
+		i.view = true
+		i.Marks = append(i.Marks, mark{"app", "busy"})
 	}
 	return i
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -46,6 +47,9 @@ type Options struct {
 	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
 	// contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *Target
+	// App is called when a call of a tool with a view ends, so that its app can be shown. Default: apps are
+	// not shown.
+	App func(c *apps.Call)
 	// Version is the version of the program.
 	Version string
 	// Checks is the path of the file for saved calls. Default: calls cannot be saved.

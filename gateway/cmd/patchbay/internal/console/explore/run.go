@@ -13,7 +13,9 @@ import (
 
 	stdjson "encoding/json"
 
+	mcpapps "github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -92,6 +94,7 @@ type runState struct {
 	Saved     string // the name of the saved call
 	Task      string // the id of the task that the call became
 	TaskState string // its last status, with its message
+	App       bool   // the view of the tool can be shown
 }
 
 // Ended reports whether a phase is an end of a run.
@@ -116,8 +119,13 @@ func (r *run) update(change func(s *runState)) {
 // execute sends the request and waits for its end.
 func (r *run) execute(ctx context.Context) {
 	result, err := r.send(ctx)
+	hasApp := r.opts.App != nil && r.Item.view && result != nil
+	if hasApp {
+		r.opts.App(&apps.Call{Run: r.ID, Server: r.Server, Tool: r.Item.Name, Principal: r.principal, Input: r.Input,
+			Result: r.result(), Link: r.place().URL()})
+	}
 	r.update(func(s *runState) {
-		s.Ended, s.Result, s.Phase = time.Now(), result, runDone
+		s.Ended, s.Result, s.Phase, s.App = time.Now(), result, runDone, hasApp
 		if err != nil {
 			s.Err, s.Phase = err.Error(), runFailed
 			if e, ok := errors.AsType[*mcp.Error](err); ok {
@@ -148,6 +156,9 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	opts := r.options()
 	if r.AsTask {
 		opts = tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Logger: r.site.Logger})
+	}
+	if r.opts.App != nil && r.Item.view {
+		opts = mcpapps.Declare(opts) // the result may be meant for the view
 	}
 	client, err := mcp.Connect(starting, transport, opts)
 	if err != nil {

@@ -118,6 +118,7 @@ type View struct {
 	Template  string // the name of a file in templates, without its extension
 	Data      any
 	Fragments []Fragment    // that the stream updates
+	Frames    string        // the origin of the frames that the page contains; "" for none
 	Every     time.Duration // how often the stream also calls View without a change; 0 for never
 }
 

@@ -1,0 +1,252 @@
+package apps_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/ext/apps"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+const clockHTML = "<!DOCTYPE html><title>clock</title>"
+
+func newClock() *mcp.Server {
+	s := mcp.NewServer("clock", "1", nil)
+	views := apps.New(s)
+	views.Add(&apps.View{URI: "ui://clock/face", Name: "face"}, clockHTML)
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time"}, &apps.ToolUI{View: "ui://clock/face"}),
+		func(context.Context, struct{}) (string, error) { return "noon", nil })
+	return s
+}
+
+func connect(context.Context, string, *mcp.Principal) (mcp.Transport, error) {
+	return mcp.InMemory(newClock()), nil
+}
+
+// A viewer is a browser that shows the app of a run.
+type viewer struct {
+	*consoletest.Visitor
+	t      *testing.T
+	base   string
+	client *http.Client
+	load   string
+	source string // the URL of the document
+}
+
+func newViewer(t *testing.T, prepare func(*console.Options)) *viewer {
+	t.Helper()
+	s := consoletest.New(t, func(o *console.Options) {
+		o.ViewAddr = "127.0.0.1:0"
+		o.Connect = connect
+		if prepare != nil {
+			prepare(o)
+		}
+	})
+	v := &viewer{Visitor: s.Visitor(), t: t, base: s.Base, client: s.Browser()}
+	v.Await("/explore?server=fs&kind=tools&name=time", "app</span>")
+	v.run()
+	return v
+}
+
+// run runs the tool, and opens its app.
+func (v *viewer) run() {
+	v.t.Helper()
+	run := v.Post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"time"},
+		"at-timeout": {"60"}, "mode": {"json"}, "text": {"{}"}})
+	text := v.Await(run, "Show the app")
+	id := regexp.MustCompile(`name="run" value="(\d+)"`).FindStringSubmatch(text)
+	at := v.Post("/apps/open", url.Values{"run": {id[1]}})
+	_, v.load, _ = strings.Cut(at, "load=")
+	res, text := v.Send(http.MethodGet, at, nil)
+	source := regexp.MustCompile(`data-source="([^"]+)"`).FindStringSubmatch(text)
+	if source == nil {
+		v.t.Fatalf("GET %s: status %d, no document in\n%s", at, res.StatusCode, text)
+	}
+	v.source = source[1]
+	origin, _, _ := strings.Cut(v.source, "/view/")
+	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-src "+origin+";") {
+		v.t.Errorf("policy %q, want frames of %s only", policy, origin)
+	}
+}
+
+// document returns the response of the second listener.
+func (v *viewer) document(host string) (*http.Response, string) {
+	v.t.Helper()
+	source := strings.Replace(v.source, "localhost", "127.0.0.1", 1) // without the resolver
+	req, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, source, nil)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if host != "" {
+		req.Host = host
+	}
+	return v.do(req)
+}
+
+func (v *viewer) do(req *http.Request) (*http.Response, string) {
+	v.t.Helper()
+	res, err := v.client.Do(req)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+// open opens the stream, and returns a function that reads the next message for the document.
+func (v *viewer) open() (next func() string) {
+	v.t.Helper()
+	req, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.base+"/apps/stream?load="+v.load, nil)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	res, err := v.client.Do(req)
+	if err != nil || res.StatusCode != http.StatusOK {
+		v.t.Fatalf("stream: %v, %v", res, err)
+	}
+	v.t.Cleanup(func() { _ = res.Body.Close() })
+	lines := bufio.NewScanner(res.Body)
+	return func() string {
+		v.t.Helper()
+		for lines.Scan() {
+			var line struct {
+				Message json.RawMessage
+				End     string
+			}
+			if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+				v.t.Fatal(err)
+			}
+			if line.Message != nil || line.End != "" {
+				return string(line.Message) + line.End
+			}
+		}
+		v.t.Fatal("the stream ended")
+		return ""
+	}
+}
+
+// post sends messages of the document.
+func (v *viewer) post(messages ...string) {
+	v.t.Helper()
+	res, text := v.raw("/apps/message?load="+v.load, strings.Join(messages, "\n"))
+	if res.StatusCode != http.StatusNoContent {
+		v.t.Fatalf("messages: status %d, %s", res.StatusCode, text)
+	}
+}
+
+func (v *viewer) raw(path, body string) (*http.Response, string) {
+	v.t.Helper()
+	req, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.base+path, strings.NewReader(body))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return v.do(req)
+}
+
+func TestAppsTalkAndWaitForThePerson(t *testing.T) {
+	v := newViewer(t, nil)
+	if res, _ := v.document(""); res.StatusCode != http.StatusGone {
+		t.Errorf("the document without a stream: status %d, want 410", res.StatusCode)
+	}
+	next := v.open()
+	if res, _ := v.document("evil.example"); res.StatusCode != http.StatusForbidden {
+		t.Errorf("the document at another host: status %d, want 403", res.StatusCode)
+	}
+	res, text := v.document("")
+	policy := res.Header.Get("Content-Security-Policy")
+	if text != clockHTML || !strings.Contains(policy, "sandbox "+apps.Sandbox+"; frame-ancestors "+v.base) ||
+		len(res.Cookies()) > 0 {
+		t.Errorf("the document: status %d, %q, %v", res.StatusCode, text, res.Header)
+	}
+	if res, _ := v.document(""); res.StatusCode != http.StatusGone {
+		t.Errorf("the document again: status %d, want 410", res.StatusCode)
+	}
+	v.post(`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{}}}`)
+	if got := next(); !strings.Contains(got, `"serverTools"`) {
+		t.Errorf("the response to ui/initialize: %s", got)
+	}
+	v.post(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
+	for _, want := range []string{"tool-input", "tool-result"} {
+		if got := next(); !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	at := "/apps?load=" + v.load
+	for id, answer := range map[int]string{2: "refuse", 3: "allow"} {
+		v.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"time"}}`, id))
+		ask := regexp.MustCompile(`name="ask" value="(\d+)"`).FindStringSubmatch(v.Await(at, "call the tool time"))
+		v.Post("/apps/answer", url.Values{"load": {v.load}, "ask": {ask[1]}, "action": {answer}})
+		if got := next(); strings.Contains(got, "noon") != (answer == "allow") {
+			t.Errorf("%s: got %s", answer, got)
+		}
+	}
+	v.Post("/apps/set", url.Values{"load": {v.load}, "theme": {"dark"}, "width": {"390"}, "mode": {"inline"}})
+	if got := next(); !strings.Contains(got, `"theme":"dark"`) || !strings.Contains(got, `"width":390`) {
+		t.Errorf("after a change of the settings got %s", got)
+	}
+	v.post("not JSON", `{"jsonrpc":"2.0","id":"x","method":"ui/nothing"}`)
+	v.Await(at, "ui/nothing")
+}
+
+func TestAppsOfferFilesAndEnd(t *testing.T) {
+	v := newViewer(t, nil)
+	next := v.open()
+	v.post(`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{}}}`)
+	next()
+	v.post(`{"jsonrpc":"2.0","id":2,"method":"ui/download-file","params":{"contents":[{"type":"resource",` +
+		`"resource":{"uri":"x:/..%2Fexport.html","text":"<script>"}},` +
+		`{"type":"resource_link","name":"f","uri":"ui://clock/face"}]}}`)
+	at := "/apps?load=" + v.load
+	ask := regexp.MustCompile(`name="ask" value="(\d+)"`).FindStringSubmatch(v.Await(at, "_export.html</strong>"))
+	v.Post("/apps/answer", url.Values{"load": {v.load}, "ask": {ask[1]}, "action": {"allow"}})
+	if got := next(); !strings.Contains(got, `"result":{}`) {
+		t.Errorf("the response to a download: %s", got)
+	}
+	for n, want := range []string{"<script>", clockHTML} {
+		res, text := v.Send(http.MethodGet, fmt.Sprintf("/apps/file?load=%s&file=%d", v.load, n), nil)
+		if text != want || res.Header.Get("Content-Type") != "application/octet-stream" ||
+			!strings.HasPrefix(res.Header.Get("Content-Disposition"), "attachment") {
+			t.Errorf("file %d: %q, %v", n, text, res.Header)
+		}
+	}
+	v.post(`{"jsonrpc":"2.0","method":"ui/notifications/request-teardown"}`)
+	if got := next(); got != "The app asked to be closed." {
+		t.Errorf("after the request to be closed: %s", got)
+	}
+	v.Await(at, "Show the app again")
+	res, _ := v.Send(http.MethodPost, "/apps/set", url.Values{"load": {"99"}})
+	if res.StatusCode != http.StatusNotFound {
+		t.Errorf("settings of an unknown app: status %d", res.StatusCode)
+	}
+}
+
+// A console that other machines open has no second origin unless it is configured.
+func TestRemoteConsolesShowNoApps(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Connect = connect
+		o.Authenticate = func(*http.Request) (*mcp.Principal, page.Role, error) {
+			return &mcp.Principal{Subject: "ann"}, page.RoleOperator, nil
+		}
+	})
+	res, _ := s.Send(s.Stranger(), http.MethodPost, "/apps/open", url.Values{"run": {"1"}})
+	if res.StatusCode != http.StatusNotFound {
+		t.Errorf("a remote console without a second origin: status %d, want 404", res.StatusCode)
+	}
+}

@@ -1,0 +1,88 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+)
+
+// The hosts of a console on this machine. Cookies ignore ports, and browsers put all ports of a host into
+// one process, so the pages of apps have the host that the console does not have: Chromium then keeps a
+// frame in a process of its own. The name localhost is chosen over another loopback address such as
+// 127.0.0.2, which macOS does not have.
+const (
+	hostByName    = "localhost"
+	hostByAddress = "127.0.0.1"
+)
+
+// showsApps reports whether the console has a second origin. A console that other machines open, or that is
+// behind TLS, has no second origin by itself.
+func (c *Console) showsApps() bool { return c.opts.Authenticate == nil || c.opts.ViewOrigin != "" }
+
+// listenViews listens for the pages of apps. Browsers may connect to the name localhost at the address ::1,
+// where a program of another user must not take the place of the app.
+func listenViews(o *Options) (all []net.Listener, err error) {
+	l, err := listen(o.ViewAddr, DefaultViewAddr, o.ViewOrigin != "")
+	if err != nil || o.ViewOrigin != "" {
+		return []net.Listener{l}, err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	var config net.ListenConfig
+	other, err := config.Listen(context.Background(), "tcp", net.JoinHostPort("::1", port))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, errors.Join(fmt.Errorf("another program listens at [::1]:%s", port), l.Close())
+	case err != nil: // without IPv6
+		return []net.Listener{l}, nil
+	}
+	return []net.Listener{l, other}, nil
+}
+
+// origins returns the origin of the console, as the browser of a request sees it, and the origin of the
+// pages of apps, which is empty if it would not be another host.
+func (c *Console) origins(r *http.Request) (console, view string) {
+	name := hostByName
+	at, err := url.Parse("http://" + r.Host)
+	switch {
+	case err != nil:
+		return "", ""
+	case c.opts.ViewOrigin != "":
+		u, err := url.Parse(c.opts.ViewOrigin)
+		if err != nil || strings.EqualFold(u.Hostname(), at.Hostname()) {
+			return "", ""
+		}
+		return u.Scheme + "://" + r.Host, c.opts.ViewOrigin
+	case strings.EqualFold(at.Hostname(), hostByName):
+		name = hostByAddress
+	}
+	_, port, err := net.SplitHostPort(c.views[0].Addr().String())
+	if err != nil {
+		return "", ""
+	}
+	return "http://" + r.Host, "http://" + net.JoinHostPort(name, port)
+}
+
+// serveView serves the page of an app, at the host of such pages only.
+func (c *Console) serveView(w http.ResponseWriter, r *http.Request) {
+	at, err := url.Parse("http://" + r.Host)
+	isOwn := err == nil && netx.IsLocalHost(at.Hostname())
+	if c.opts.ViewOrigin != "" {
+		u, err := url.Parse(c.opts.ViewOrigin)
+		isOwn = err == nil && strings.EqualFold(u.Host, r.Host)
+	}
+	if !isOwn {
+		http.Error(w, "invalid header Host: pages of apps are not served here", http.StatusForbidden)
+		return
+	}
+	c.viewer.ServeHTTP(w, r)
+}
