@@ -113,11 +113,11 @@ func (w *web) exchange(
 }
 
 // readStart reads the beginning of a body: of an event stream, which may be endless, up to the end
-// of the first event with data.
+// of the first event with data. The data of an event that only states its id is empty.
 func readStart(r io.Reader, isEvents bool) (body []byte) {
 	for lines := bufio.NewReader(io.LimitReader(r, maxRead)); ; {
 		line, err := lines.ReadBytes('\n')
-		isEnd := isEvents && len(bytes.TrimSpace(line)) == 0 && bytes.Contains(body, []byte("data:"))
+		isEnd := isEvents && len(bytes.TrimSpace(line)) == 0 && dataOf(body) != nil
 		if body = append(body, line...); err != nil || isEnd {
 			return body
 		}
@@ -138,16 +138,24 @@ func (a *reply) isEvents() bool {
 
 // message returns the message of a body, whatever its Content-Type is, or nil.
 func (a *reply) message() (m map[string]json.RawMessage) {
-	text := a.body
-	for line := range bytes.Lines(a.body) {
-		if data, ok := bytes.CutPrefix(line, []byte("data:")); ok && len(bytes.TrimSpace(data)) > 0 {
-			text = data
-		}
+	text := dataOf(a.body)
+	if text == nil {
+		text = a.body
 	}
 	if json.Unmarshal(text, &m) != nil || string(m["jsonrpc"]) != `"2.0"` {
 		return nil
 	}
 	return m
+}
+
+// dataOf returns the last data of the events in a body that is not empty, or nil.
+func dataOf(body []byte) (data []byte) {
+	for line := range bytes.Lines(body) {
+		if text, ok := bytes.CutPrefix(line, []byte("data:")); ok && len(bytes.TrimSpace(text)) > 0 {
+			data = text
+		}
+	}
+	return data
 }
 
 // statusText returns a status with its name.

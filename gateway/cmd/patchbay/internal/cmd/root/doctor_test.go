@@ -294,6 +294,17 @@ func TestDoctorLogsIn(t *testing.T) {
 	}
 }
 
+// The first event of a stream may only state its id, so that a client can resume the stream.
+func TestDoctorReadsEventsUpToTheMessage(t *testing.T) {
+	mcptest.NoLeaks(t)
+	freshVault(t)
+	o := patchbay(t, "", "doctor", serveWeb(t, respond(http.StatusOK, "text/event-stream",
+		"id: 1\ndata: \n\nevent: message\ndata: "+initialized+"\n\n"))+connect.Endpoint)
+	if !strings.Contains(o.stdout, "  ok    http ") || !strings.Contains(o.stdout, "FAIL  negotiate ") {
+		t.Errorf("got %+v, want that the server responds with a message of an unknown revision", o)
+	}
+}
+
 const leaked = "s3cr3t-TOKEN/val&<ue+1"
 
 // The report contains no secret, even if the server repeats it, and escapes the text of the server.
