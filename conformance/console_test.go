@@ -289,6 +289,19 @@ func TestConsoleScreens(t *testing.T) {
 	p.waitFor("the keys", `document.querySelector("dialog[open]") !== null`)
 	p.screenshotOn("console-keys", consoleScreens)
 	p.do("close the keys", chromedp.KeyEvent("\x1b"))
+	runATool(p, base)
+	const links = `[...document.querySelectorAll("nav[aria-label='Screens'] a")].map((a) => a.pathname).join("\n")`
+	for _, path := range strings.Fields(p.read(chromedp.Evaluate[string](links)))[1:] { // the first is the overview
+		p.open(base + path)
+		p.waitFor(path, settled)
+		p.screenshotOn("console"+strings.ReplaceAll(path, "/", "-"), consoleScreens[:4])
+	}
+	p.open(base + "/doctor?server=crawler")
+	p.click("form[action='/doctor/run'] button")
+	p.waitForText("copy report")
+	p.screenshotOn("console-doctor", consoleScreens[:4])
+	p.open(base + "/")
+	p.waitFor("the overview again", settled)
 	p.click("#server-github details summary")
 	link.cut()
 	p.waitFor("the message", `document.querySelector("#banner.lost:not([hidden])") !== null`)
