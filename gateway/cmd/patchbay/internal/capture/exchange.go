@@ -96,6 +96,14 @@ type Frame struct {
 	Text string // at most maxFrame bytes
 }
 
+// A Line is a line that a server printed, or a log message of a server.
+type Line struct {
+	Server string
+	Kind   Kind   // Stderr, Stdout, or Message for a log message
+	Level  string // of a log message
+	Text   string
+}
+
 // IsCut reports whether the text may be incomplete.
 func (f *Frame) IsCut() bool { return f.Size > maxFrame }
 

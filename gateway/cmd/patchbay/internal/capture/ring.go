@@ -22,6 +22,7 @@ type Ring struct {
 	causes   causes
 	maxSlots int // maxSummaries, and less in tests
 	maxBytes int // maxBodies, and less in tests
+	log      atomic.Pointer[func(Line)]
 
 	mu        sync.Mutex // guards the fields below
 	last      uint64     // id of the newest exchange
@@ -46,6 +47,17 @@ func New(o *Options) *Ring {
 // It must be called before the first exchange, unless no secrets are known. mask must be safe for
 // concurrent use.
 func (r *Ring) SetMask(mask func(text string) string) { r.mask.secrets.Store(&mask) }
+
+// SetLog sets a function that receives the lines that servers print and log, without known secrets. It
+// must return at once, and be safe for concurrent use.
+func (r *Ring) SetLog(log func(Line)) { r.log.Store(&log) }
+
+// logs passes a line on, if somebody receives lines.
+func (r *Ring) logs(server string, kind Kind, level string, text []byte) {
+	if log := r.log.Load(); log != nil {
+		(*log)(Line{server, kind, level, r.mask.frame(text, nil)})
+	}
+}
 
 // Keeps reports whether the ring stores the texts of frames now.
 func (r *Ring) Keeps() bool { return r.keeping.Load() > 0 }

@@ -111,6 +111,7 @@ func (c *connection) line(sent bool, text []byte) {
 	}
 	if !isMessage {
 		c.ring.add(c.process, Frame{Kind: Stdout}, text, nil)
+		c.ring.logs(c.server, Stdout, "", text)
 	}
 }
 
@@ -124,7 +125,9 @@ func (w *stderrWriter) Write(line []byte) (int, error) {
 	w.connection.mu.Lock()
 	id := w.connection.process
 	w.connection.mu.Unlock()
-	w.connection.ring.add(id, Frame{Kind: Stderr}, bytes.TrimSuffix(line, []byte{'\n'}), nil)
+	text := bytes.TrimSuffix(line, []byte{'\n'})
+	w.connection.ring.add(id, Frame{Kind: Stderr}, text, nil)
+	w.connection.ring.logs(w.connection.server, Stderr, "", text)
 	if w.next != nil {
 		return w.next.Write(line)
 	}
@@ -156,7 +159,22 @@ func (c *connection) frame(f mcp.Frame) {
 	if !f.Sent {
 		c.exact = nil
 	}
+	if m.Method == driver.NotificationMessage && !f.Sent {
+		c.logMessage(m.Params)
+	}
 	c.settle(id, f.Sent, m)
+}
+
+// logMessage passes a log message of the server on. Spec: server/utilities/logging.
+func (c *connection) logMessage(params []byte) {
+	text, _ := rawjson.Get(params, "data")
+	if plain, err := rawjson.Unquote(text); err == nil {
+		text = []byte(plain)
+	}
+	if logger := stringMember(params, "logger"); logger != "" {
+		text = append([]byte(logger+": "), text...)
+	}
+	c.ring.logs(c.server, Message, stringMember(params, "level"), text)
 }
 
 // withoutMessage takes an HTTP request or response without a message, such as the request for the stream

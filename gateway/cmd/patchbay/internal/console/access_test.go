@@ -48,7 +48,6 @@ var roles = map[string]page.Role{
 	"POST /explore/save":    page.RoleOperator,
 	"POST /explore/again":   page.RoleOperator,
 	"POST /explore/cancel":  page.RoleOperator,
-	"POST /explore/answer":  page.RoleOperator,
 	"GET /apps":             page.RoleOperator,
 	"GET /apps/file":        page.RoleOperator,
 	"GET /apps/stream":      page.RoleOperator,
@@ -57,6 +56,13 @@ var roles = map[string]page.Role{
 	"POST /apps/answer":     page.RoleOperator,
 	"POST /apps/close":      page.RoleOperator,
 	"POST /apps/message":    page.RoleOperator,
+	"GET /inbox":            page.RoleViewer,
+	"POST /inbox/decide":    page.RoleOperator,
+	"POST /inbox/answer":    page.RoleOperator,
+	"POST /inbox/revoke":    page.RoleOperator,
+	"GET /server":           page.RoleViewer,
+	"POST /server/login":    page.RoleOperator,
+	"POST /server/logout":   page.RoleOperator,
 }
 
 func TestEachPathRequiresItsRole(t *testing.T) {

@@ -28,10 +28,14 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/inbox"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/overview"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/pins"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/policy"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/serverpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/settings"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
@@ -85,6 +89,12 @@ type Options struct {
 	// therefore shows no apps; otherwise localhost or 127.0.0.1, whichever the browser does not use for the
 	// console.
 	ViewOrigin string
+	// Questions are the questions of servers that belong to no request, which operators answer in the
+	// Inbox. Another console must not use the same desk. Default: an empty desk.
+	Questions *question.Desk
+	// Logs are the log lines of servers and of this program, which must contain no secrets. Another
+	// console must not use the book. Default: there is no page with them.
+	Logs *logs.Book
 	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
@@ -136,6 +146,9 @@ func New(o *Options) (*Console, error) {
 	if c.opts.Logger == nil {
 		c.opts.Logger = slog.Default()
 	}
+	if c.opts.Questions == nil {
+		c.opts.Questions = &question.Desk{}
+	}
 	c.site = page.NewSite(c.opts.Admin, c.opts.Logger)
 	var err error
 	if c.assets, err = readAssets(); err != nil {
@@ -182,9 +195,11 @@ func (c *Console) newScreens() []*page.Screen {
 		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), c.streamRoutes(),
 			c.themeRoutes())},
 		overview.New(c.site),
+		inbox.New(c.site, c.opts.Questions),
+		serverpage.New(c.site),
 	}
 	run := &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
-		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask}
+		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask, Desk: c.opts.Questions}
 	if c.opts.Connect != nil && c.showsApps() {
 		var screen *page.Screen
 		screen, c.viewer, run.App = apps.New(c.site,
@@ -198,6 +213,9 @@ func (c *Console) newScreens() []*page.Screen {
 	all = append(all, pins.New())
 	if c.opts.Gateway || c.hasPolicy() {
 		all = append(all, policy.New(c.opts.Capture), audit.New(c.site), settings.New(c.opts.Authenticate != nil))
+	}
+	if c.opts.Logs != nil {
+		all = append(all, logs.New(c.site, c.opts.Logs))
 	}
 	if c.opts.Examine != nil {
 		all = append(all, doctorpage.New(c.site, c.opts.Examine))

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
@@ -89,8 +91,9 @@ func statusOf(err error) (status int, code string) {
 // A frame is the data of templates/page.html.
 type frame struct {
 	Title, Theme string
-	Path, Query  string        // of the page, for the stream and the navigation
-	Screens      []*page.Route // that the role may open
+	Path, Query  string   // of the page, for the stream and the navigation
+	Screens      []screen // that the role may open
+	Waiting      int      // items that wait for the person
 	Role         page.Role
 	Who          string // the principal; "" for the local user
 	Version      string
@@ -106,20 +109,60 @@ func (f *frame) URL() string {
 	return f.Path + "?" + f.Query
 }
 
+// A screen is a link of the navigation.
+type screen struct {
+	*page.Route
+	Badge *badge // nil for a screen without a badge
+}
+
+// A badge is the data of part/badge.
+type badge struct {
+	ID string
+	page.Badge
+}
+
+// badges returns the badges that the role may see, by path. Each page computes them, so they must be
+// cheap. A badge that fails is left out: its screen shows the error.
+func (c *Console) badges(r *page.Request) map[string]*badge {
+	all := map[string]*badge{}
+	for _, s := range c.keys {
+		if s.Badge == nil || !r.Role.Grants(s.Role) {
+			continue
+		}
+		if b, err := s.Badge(r); err == nil {
+			all[s.Path] = &badge{"badge-" + page.ElementID(s.Path), b}
+		}
+	}
+	return all
+}
+
+// fragmentsOf returns the fragments of badges.
+func fragmentsOf(badges map[string]*badge) (all []page.Fragment) {
+	for _, path := range slices.Sorted(maps.Keys(badges)) {
+		all = append(all, page.Fragment{ID: badges[path].ID, Part: "badge", Data: badges[path]})
+	}
+	return all
+}
+
 // showView writes a page of a route, nil for a page of the console itself.
 func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, status int, v *page.View) {
 	templates := c.own
 	f := &frame{Title: v.Title, Theme: themeOf(r.Request), Path: r.URL.Path, Query: r.URL.RawQuery, Role: r.Role,
-		Version: c.opts.Version, Live: len(v.Fragments) > 0, Data: v.Data}
+		Version: c.opts.Version, Live: o != nil && o.View != nil && r.Role.Grants(page.RoleViewer), Data: v.Data}
 	if o != nil {
 		f.Title, templates = cmp.Or(v.Title, o.Title), o.templates
 	}
 	if r.Principal != nil {
 		f.Who = r.Principal.Subject
 	}
+	badges := c.badges(r)
 	for _, s := range c.keys {
 		if r.Role.Grants(s.Role) {
-			f.Screens = append(f.Screens, s)
+			b := badges[s.Path]
+			f.Screens = append(f.Screens, screen{s, b})
+			if b != nil {
+				f.Waiting += b.Count
+			}
 		}
 	}
 	text, err := templates.Page(v.Template, f)

@@ -121,7 +121,8 @@ func (c *Console) sendPass(p *shownPage, pass int, out *streamWriter) (every tim
 	var events []event
 	if err == nil {
 		every = v.Every
-		events, err = p.sent.changes(p.route.templates, v.Fragments, pass)
+		badges := c.badges(p.Request)
+		events, err = p.sent.changes(p.route.templates, append(fragmentsOf(badges), v.Fragments...), pass)
 	}
 	if err != nil {
 		text, _ := json.Marshal(page.ErrorText(err)) // never fails for a string
@@ -228,6 +229,7 @@ func (c *Console) readEvents(ctx context.Context) error {
 		}
 		var e page.Event
 		if json.Unmarshal([]byte(data), &e) == nil {
+			e.Data = json.RawMessage(data)
 			c.hear(e)
 		}
 	}

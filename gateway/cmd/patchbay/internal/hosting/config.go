@@ -53,10 +53,11 @@ type Config struct {
 	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.
 	InProcess map[string]func() mcp.Transport
-	misspelt  []string     // warnings about members of the files
-	notes     []string     // messages about ignored parts of the files
-	named     bool         // whether the user named the file
-	Observer  mcp.Observer // observes callers and servers; may be nil
+	misspelt  []string              // warnings about members of the files
+	notes     []string              // messages about ignored parts of the files
+	named     bool                  // whether the user named the file
+	Observer  mcp.Observer          // observes callers and servers; may be nil
+	Prepare   func(o *host.Options) // changes the options of the host; may be nil
 	// capabilities limits what servers may ask of the callers; nil sets no limit.
 	capabilities *mcp.ClientCapabilities
 
@@ -313,6 +314,9 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	}
 	if c.Capture != nil {
 		opts.Dial, opts.Recorder = c.Capture.Dial(opts.Dial), c.Capture.Recorder(opts.Recorder)
+	}
+	if c.Prepare != nil {
+		c.Prepare(opts)
 	}
 	h, err := host.Open(ctx, c.File, opts)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -24,6 +25,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
@@ -103,6 +106,12 @@ func open(ctx context.Context, o *Options) (err error) {
 		}
 	}
 	c.Events, c.Capture = gateway.NewEventLog(), capture.New(nil) // the console keeps the bodies
+	lines, questions := &logs.Book{}, &question.Desk{}
+	c.Capture.SetLog(lines.Line)
+	c.Prepare = func(opts *host.Options) {
+		opts.Logger = slog.New(lines.Handler(opts.Logger.Handler()))
+		questions.Answer(&opts.Client)
+	}
 	h, err := hosting.OpenHost(ctx, f, c, nil)
 	if err != nil {
 		return err
@@ -116,6 +125,8 @@ func open(ctx context.Context, o *Options) (err error) {
 	defer shutdown(gw)
 	opts := o.consoleOptions(h, gw, c)
 	opts.Capture, opts.Mask = c.Capture, h.Operator().Mask
+	opts.Logs, opts.Questions = lines, questions
+	lines.SetMask(opts.Mask)
 	if opts.Checks, err = filepath.Abs(o.Checks); err != nil {
 		return err
 	}

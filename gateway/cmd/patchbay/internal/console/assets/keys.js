@@ -64,6 +64,8 @@ function help() {
   add("Ctrl/⌘ Enter", "Send the form");
   add("Ctrl/⌘ K", "Go to a screen, server or tool");
   add("r x c", "Repeat, compare or copy, where the page offers it");
+  add("Shift A", "Approve the selected request once");
+  add("Shift D", "Deny the selected request");
   add(".", "Pause live updates");
   add("?", "Show the keys");
   const check = document.createElement("input");
@@ -87,6 +89,14 @@ function escape(target) {
     return;
   }
   document.querySelector("[data-close]")?.click();
+}
+
+// decide approves or denies the request of the focused card.
+function decide(event) {
+  const card = event.target.closest("[data-card]");
+  const button = card?.querySelector(event.key === "A" ? "[data-approve]" : "[data-deny]");
+  button?.click();
+  return Boolean(button);
 }
 
 function plain(event) {
@@ -120,6 +130,9 @@ function plain(event) {
     case "x":
     case "c":
       return act(event.key);
+    case "A":
+    case "D":
+      return event.shiftKey && decide(event); // and not with caps lock
     case ".":
       document.dispatchEvent(new CustomEvent("pause"));
       return true;

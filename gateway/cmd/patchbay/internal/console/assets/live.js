@@ -158,6 +158,22 @@ function tick() {
   }
 }
 
+// The title of the page shows what waits for the person, and a new item is announced.
+const title = document.title.replace(/^\(\d+\) /, "");
+let waiting = null;
+
+function count() {
+  const badges = [...document.querySelectorAll("[data-count]")];
+  const sum = badges.reduce((n, badge) => n + Number(badge.dataset.count), 0);
+  if (waiting !== null && sum > waiting) {
+    const badge = badges.find((b) => b.dataset.news);
+    document.getElementById("news").textContent = badge?.dataset.news ?? "";
+  }
+  waiting = sum;
+  document.title = sum ? `(${sum}) ${title}` : title;
+}
+
+document.addEventListener("placed", count);
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
 document.addEventListener("placed", tick);
 document.addEventListener("pause", pause);
@@ -168,4 +184,5 @@ for (const link of document.querySelectorAll("[data-refresh]")) {
 }
 setInterval(tick, 1000);
 tick();
+count();
 open();

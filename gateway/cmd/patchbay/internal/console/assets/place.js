@@ -109,11 +109,21 @@ function offer(element, html) {
   element.before(button);
 }
 
+// remove removes an element. A focus in it moves to the next row.
+function remove(element) {
+  const hasFocus = element?.contains(document.activeElement);
+  const row = element?.nextElementSibling ?? element?.previousElementSibling;
+  element?.remove();
+  if (hasFocus) {
+    (row?.matches("[data-row]") ? row : document.getElementById("main")).focus();
+  }
+}
+
 // place applies an event of the stream or of the response to a form. force replaces edited fields.
 export function place(event, force = false) {
   const old = document.getElementById(event.id);
   if (event.place === "remove") {
-    old?.remove();
+    remove(old);
     return;
   }
   if (event.place === "keep") {

@@ -184,13 +184,19 @@ const patience = 30 * time.Second
 // Await fetches a page until it contains a text, and returns the page.
 func (v *Visitor) Await(path, text string) string {
 	v.t.Helper()
+	return Await(v.t, text, func() string { return v.See(path) })
+}
+
+// Await calls see until it returns a page with a text, and returns the page.
+func Await(t *testing.T, text string, see func() string) string {
+	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		page := v.See(path)
+		page := see()
 		if strings.Contains(page, text) {
 			return page
 		}
 		if time.Now().After(deadline) {
-			v.t.Fatalf("GET %s: no %q in\n%s", path, text, page)
+			t.Fatalf("no %q in\n%s", text, page)
 		}
 	}
 }

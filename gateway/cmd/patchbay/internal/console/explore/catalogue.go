@@ -14,6 +14,7 @@ import (
 
 	mcpapps "github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -259,7 +260,7 @@ type catalogues struct {
 // of returns the catalogue of a server for a principal. It loads the catalogue in the background,
 // because a page must not wait for a server, and again after forget.
 func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
-	key := runsKey{server, personOf(p)}
+	key := runsKey{server, question.PersonOf(p)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.all[key]

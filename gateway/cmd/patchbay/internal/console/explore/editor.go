@@ -13,6 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
@@ -50,7 +51,7 @@ func (e *explorer) editorOf(r *page.Request, p *explorePage) *editor {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range e.drafts {
-		if d.id == p.At.Draft && d.person == personOf(r.Principal) && d.editor.At.Name == p.At.Name {
+		if d.id == p.At.Draft && d.person == question.PersonOf(r.Principal) && d.editor.At.Name == p.At.Name {
 			d.editor.At.Tab, d.editor.Role = p.At.Tab, r.Role
 			return new(d.editor)
 		}
@@ -79,7 +80,7 @@ func (e *explorer) keep(r *page.Request, ed *editor) explorePlace {
 	defer e.mu.Unlock()
 	e.last++
 	ed.At.Draft, ed.At.Run = e.last, 0
-	e.drafts = append(e.drafts, &draft{e.last, personOf(r.Principal), *ed})
+	e.drafts = append(e.drafts, &draft{e.last, question.PersonOf(r.Principal), *ed})
 	e.drafts = e.drafts[max(0, len(e.drafts)-maxDrafts):]
 	return ed.At
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -50,6 +51,8 @@ type Options struct {
 	// App is called when a call of a tool with a view ends, so that its app can be shown. Default: apps are
 	// not shown.
 	App func(c *apps.Call)
+	// Desk takes the questions of servers in runs. Default: a desk of the screen.
+	Desk *question.Desk
 	// Version is the version of the program.
 	Version string
 	// Checks is the path of the file for saved calls. Default: calls cannot be saved.
@@ -88,7 +91,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 			return nil, errors.New("this console does not connect to servers")
 		}
 	}
-	e.opts.Version = cmp.Or(o.Version, "devel")
+	e.opts.Version, e.opts.Desk = cmp.Or(o.Version, "devel"), cmp.Or(o.Desk, &question.Desk{})
 	e.runs = &runs{site: site, opts: &e.opts, all: map[runsKey][]*run{}}
 	e.catalogues = &catalogues{site: site, connect: e.opts.Connect, all: map[runsKey]*catalogue{},
 		stale: map[runsKey]bool{}}
@@ -97,7 +100,6 @@ func New(site *page.Site, o *Options) *page.Screen {
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
 		{Path: "/explore/again", Role: page.RoleOperator, Act: e.actAgain},
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
-		{Path: "/explore/answer", Role: page.RoleOperator, Act: e.actAnswer},
 		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
 	}}
 	if o.Checks != "" {
@@ -143,10 +145,11 @@ func (p *explorePage) ReadURL(uri string) string {
 // A runPage is a run as the page shows it.
 type runPage struct {
 	*run
-	State  runState
-	Copy   []copied
-	Role   page.Role
-	Checks string // the file for saved calls, or ""
+	State     runState
+	Questions []*question.Question // with the answered ones
+	Copy      []copied
+	Role      page.Role
+	Checks    string // the file for saved calls, or ""
 
 	Servers   []string // to which the request may be sent again
 	Revisions []string // in which it may be sent again; empty if only the host connects
@@ -232,10 +235,9 @@ func (p *explorePage) fragments() []page.Fragment {
 	if p.Run == nil {
 		return all
 	}
-	for _, q := range p.Run.State.Questions {
-		f := q.fragment()
-		f.In, f.Place, f.Version = "questions", page.Append, "q"+q.Answer
-		all = append(all, f)
+	for _, q := range p.Run.Questions {
+		all = append(all, page.Fragment{ID: q.Element(), Part: "question", Data: q, In: "questions", Place: page.Append,
+			Version: q.Version()})
 	}
 	return all
 }
@@ -359,7 +361,8 @@ func (e *explorer) addRuns(r *page.Request, p *explorePage) {
 
 func (e *explorer) runPage(r *page.Request, shown *run) *runPage {
 	state := shown.snapshot()
-	return &runPage{run: shown, State: state, Copy: copyAs(e.target(shown.Server), shown, state.Revision), Role: r.Role,
+	return &runPage{run: shown, State: state, Questions: e.opts.Desk.Of(shown.ID),
+		Copy: copyAs(e.target(shown.Server), shown, state.Revision), Role: r.Role,
 		Checks: e.opts.Checks, Revisions: e.opts.revisions()}
 }
 
@@ -388,24 +391,6 @@ func (e *explorer) actCancel(r *page.Request) (*page.Outcome, error) {
 	}
 	found.cancel(errRunCancelled)
 	return &page.Outcome{Location: found.place().URL(), Fragments: []page.Fragment{}, Message: "Cancelling."}, nil
-}
-
-func (e *explorer) actAnswer(r *page.Request) (*page.Outcome, error) {
-	found, err := e.runOf(r)
-	if err != nil {
-		return nil, err
-	}
-	id, _ := strconv.Atoi(r.PostFormValue("question"))
-	if err := found.decide(id, mcp.ElicitAction(r.PostFormValue("action")), r.PostForm); err != nil {
-		return nil, &gateway.Problem{Status: http.StatusConflict, Code: "question_closed", Detail: err.Error()}
-	}
-	out := &page.Outcome{Location: found.place().URL()}
-	for _, q := range found.snapshot().Questions {
-		if q.ID == id {
-			out.Fragments = []page.Fragment{q.fragment()}
-		}
-	}
-	return out, nil
 }
 
 // data serves a part of a result: an image or audio for the page, and anything else as a download.

@@ -154,21 +154,20 @@ func TestRunsReachServers(t *testing.T) {
 
 				at = v.run("ask", nil)
 				v.Await(at, "Which name?")
-				answer := url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"}, "open:": {""}}
-				v.Post("/explore/answer", answer)
+				answer := url.Values{"question": {"1"}, "action": {"accept"}, "open:": {""}}
+				v.Post("/inbox/answer", answer)
 				v.Await(at, "missing required property")
 				answer.Set("/value", "Ann")
-				v.Post("/explore/answer", answer)
+				v.Post("/inbox/answer", answer)
 				v.Await(at, "hello Ann")
 				at = v.run("ask", nil)
 				v.Await(at, "Which name?")
-				v.Post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"decline"}})
+				v.Post("/inbox/answer", url.Values{"question": {"2"}, "action": {"decline"}})
 				v.Await(at, ">declined</pre>")
 
 				at = v.run("model", nil)
 				v.Await(at, "Sum up.")
-				v.Post("/explore/answer", url.Values{"run": {v.runID(at)}, "question": {"1"}, "action": {"accept"},
-					"text": {"all"}})
+				v.Post("/inbox/answer", url.Values{"question": {"3"}, "action": {"accept"}, "text": {"all"}})
 				v.Await(at, "the model says all")
 
 				at = v.run("wait", nil)

@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -71,10 +72,9 @@ type run struct {
 	opts      *Options
 	cancel    context.CancelCauseFunc
 
-	mu     sync.Mutex // guards the fields below
-	state  runState
-	raw    stdjson.RawMessage // the last result
-	nextID int                // of a question
+	mu    sync.Mutex // guards the fields below
+	state runState
+	raw   stdjson.RawMessage // the last result
 }
 
 // A runState is what a run shows. Its slices must not be changed.
@@ -87,7 +87,6 @@ type runState struct {
 	Progress  *mcp.ProgressUpdate
 	Logs      []*mcp.LoggingMessage
 	Dropped   int // log messages before Logs
-	Questions []*question
 	Result    *result
 	Err       string
 	Code      int    // of a JSON-RPC error
@@ -135,10 +134,8 @@ func (r *run) execute(ctx context.Context) {
 		if err != nil && errors.Is(context.Cause(ctx), errRunCancelled) {
 			s.Phase = runCancelled
 		}
-		for _, q := range s.Questions {
-			s.answered(q.ID, "withdrawn")
-		}
 	})
+	r.opts.Desk.Withdraw(r.ID)
 }
 
 // send connects and sends the request. The result may be set although there is an error.
@@ -184,6 +181,21 @@ func (r *run) send(ctx context.Context) (*result, error) {
 		err = nil // the page shows the result with its problems
 	}
 	return shown, err
+}
+
+// elicit answers an elicitation of the server by the person who runs.
+func (r *run) elicit(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+	return r.opts.Desk.Elicit(ctx, r.origin(), p)
+}
+
+// sample answers a sampling request of the server by the person who runs.
+func (r *run) sample(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+	return r.opts.Desk.Sample(ctx, r.origin(), p)
+}
+
+// origin returns where the questions of the run come from.
+func (r *run) origin() question.Origin {
+	return question.Origin{Server: r.Server, Run: r.ID, Person: question.PersonOf(r.principal), Link: r.place().URL()}
 }
 
 // options returns the options of the client: the server may ask the person who runs.
@@ -248,14 +260,6 @@ type runs struct {
 // A runsKey identifies a history.
 type runsKey struct{ server, person string }
 
-// personOf identifies a principal; "" is the local user.
-func personOf(p *mcp.Principal) string {
-	if p == nil {
-		return ""
-	}
-	return p.Issuer + "\n" + p.Subject
-}
-
 // start starts a run that is described by its exported fields, except ID, Trace and Started.
 func (h *runs) start(r *run, p *mcp.Principal) error {
 	switch {
@@ -266,7 +270,7 @@ func (h *runs) start(r *run, p *mcp.Principal) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := runsKey{r.Server, personOf(p)}
+	key := runsKey{r.Server, question.PersonOf(p)}
 	running := 0
 	for _, other := range h.all[key] {
 		if !other.snapshot().Phase.Ended() {
@@ -318,7 +322,7 @@ func (h *runs) trim(all []*run) []*run {
 func (h *runs) of(server string, p *mcp.Principal) []*run {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := runsKey{server, personOf(p)}
+	key := runsKey{server, question.PersonOf(p)}
 	h.all[key] = h.trim(h.all[key])
 	return slices.Clone(h.all[key])
 }
@@ -329,7 +333,7 @@ func (h *runs) find(id int, p *mcp.Principal) *run {
 	defer h.mu.Unlock()
 	for key, all := range h.all {
 		at := slices.IndexFunc(all, func(r *run) bool { return r.ID == id })
-		if key.person == personOf(p) && at >= 0 {
+		if key.person == question.PersonOf(p) && at >= 0 {
 			return all[at]
 		}
 	}

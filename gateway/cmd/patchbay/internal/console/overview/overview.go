@@ -137,7 +137,7 @@ func (o *overview) control(r *page.Request, verb, done string) (*page.Outcome, e
 	}
 	o.forget(name)
 	o.site.Changed()
-	return &page.Outcome{Location: "/", Message: done + " " + name + "."}, nil
+	return &page.Outcome{Message: done + " " + name + "."}, nil
 }
 
 // Limits of the tools that the overview lists for a server.

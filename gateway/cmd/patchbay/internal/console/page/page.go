@@ -47,6 +47,7 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"io/fs"
 	"net/http"
 	"time"
@@ -86,17 +87,21 @@ type Screen struct {
 type Event struct {
 	Type   string
 	Server string // "" for an event that concerns no server, or all
+	// Data is the event as the admin API sent it.
+	Data json.RawMessage `json:"-"`
 }
 
 // A Route is a path of the console: a screen with a View, an action with an Act, or something else
 // with a Serve.
 type Route struct {
 	Path  string
-	Role  Role                               // that the path requires
-	Title string                             // of the page
-	Key   string                             // opens the screen after g; "" keeps it out of the navigation
-	Order int                                // in the navigation
-	View  func(r *Request) (*View, error)    // for GET
+	Role  Role                            // that the path requires
+	Title string                          // of the page
+	Key   string                          // opens the screen after g; "" keeps it out of the navigation
+	Order int                             // in the navigation
+	View  func(r *Request) (*View, error) // for GET
+	// Badge, if it is set, counts what waits on the screen for a person. Every page shows it.
+	Badge func(r *Request) (Badge, error)
 	Act   func(r *Request) (*Outcome, error) // for POST
 	// Serve writes the response, in place of View and Act. It must not write before it returns an error.
 	Serve  func(w http.ResponseWriter, r *Request) error
@@ -110,6 +115,12 @@ func (o *Route) Method() string {
 		return http.MethodPost
 	}
 	return http.MethodGet
+}
+
+// A Badge counts what waits on a screen.
+type Badge struct {
+	Count int
+	News  string // the newest item in a few words, which a page announces when Count rises
 }
 
 // A View describes the content of a screen.

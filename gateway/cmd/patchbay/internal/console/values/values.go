@@ -80,8 +80,11 @@ func (l *list) add(name, value string) {
 // words adds a list of words, such as a command line.
 func (l *list) words(name string, words []string) {
 	if len(words) > 0 {
-		text, _ := json.Marshal(words) // never fails for strings
-		l.add(name, string(text))
+		var text strings.Builder
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		_ = encoder.Encode(words) // never fails for strings
+		l.add(name, strings.TrimSpace(text.String()))
 	}
 }
 
@@ -163,7 +166,7 @@ func (l *list) settings(s *config.ServerSettings, set map[string]json.RawMessage
 			l.add(name, setting(raw))
 		case !v.Field(i).IsZero():
 			l.origin = fromDefault
-			l.add(name, fmt.Sprint(v.Field(i).Interface()))
+			l.add(name, fmt.Sprintf("%+v", v.Field(i).Interface()))
 		}
 	}
 }

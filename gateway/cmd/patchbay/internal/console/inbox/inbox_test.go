@@ -1,0 +1,308 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// An asking policy asks for the approval of every call.
+type asking struct{}
+
+func (asking) Decide(_ context.Context, a *policy.Action) policy.Decision {
+	if a.Kind == policy.ActionCall {
+		return policy.Decision{Do: policy.OutcomeAsk, Rule: "deletes", Reason: "removes data"}
+	}
+	return policy.Decision{Do: policy.OutcomeAllow}
+}
+
+func (asking) Needs(policy.ActionKind) policy.Fields { return 0 }
+func (asking) Epoch() uint64                         { return 1 }
+
+// A desk is a console over a host whose calls need an approval.
+type desk struct {
+	*consoletest.Site
+	t      *testing.T
+	client *mcp.Client
+	role   page.Role // of every visitor
+}
+
+const hostile = "<b>drop</b>\u202ereversed"
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	f, err := config.Parse([]byte(`{"mcpServers": {"db": {"command": "x"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	db := mcp.NewServer("db", "1", nil)
+	yes := true
+	mcp.AddTool(db, &mcp.Tool{Name: "drop", Description: hostile,
+		Annotations: &mcp.ToolAnnotations{Destructive: &yes}},
+		func(_ context.Context, in struct{ Table string }) (string, error) { return "dropped " + in.Table, nil })
+	events := gateway.NewEventLog()
+	h, err := host.Open(t.Context(), f, &host.Options{Logger: log, Recorder: events.Recorder(nil), Policy: asking{},
+		Channels: []policy.Channel{policy.ChannelConsole}, Pins: true,
+		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(db), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := gateway.New(h, &gateway.Options{Logger: log, Admin: gateway.AdminOptions{Version: "1", Events: events}})
+	t.Cleanup(func() {
+		if err := g.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	d := &desk{t: t, role: page.RoleOperator}
+	d.Site = consoletest.New(t, func(o *console.Options) {
+		o.Admin = g.AdminClient
+		o.Authenticate = func(r *http.Request) (*mcp.Principal, page.Role, error) {
+			role := d.role
+			if r.Header.Get("X-Viewer") != "" {
+				role = page.RoleViewer
+			}
+			return &mcp.Principal{Subject: r.Header.Get("X-Person")}, role, nil
+		}
+	})
+	d.client, err = mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{
+		Principal: &mcp.Principal{Subject: "bob"}, Session: "s"})), &mcp.ClientOptions{
+		Info: mcp.Implementation{Name: "cursor", Version: "2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.client.Close() })
+	return d
+}
+
+// A person is a browser of a person.
+type person struct {
+	*desk
+	name   string
+	viewer bool
+	client *http.Client
+}
+
+func (d *desk) person(name string) *person {
+	return &person{desk: d, name: name, client: d.Stranger()}
+}
+
+func (p *person) send(method, path string, form url.Values) (int, string) {
+	header := []string{"X-Person", p.name}
+	if p.viewer {
+		header = append(header, "X-Viewer", "1")
+	}
+	res, text := p.Send(p.client, method, path, form, header...)
+	return res.StatusCode, html.UnescapeString(text)
+}
+
+// await fetches a page until it contains a text.
+func (p *person) await(path, text string) string {
+	p.t.Helper()
+	return consoletest.Await(p.t, text, func() string {
+		_, shown := p.send(http.MethodGet, path, nil)
+		return shown
+	})
+}
+
+// call calls the tool, and returns a channel with the text of its result.
+func (d *desk) call(table string) <-chan string {
+	done := make(chan string, 1)
+	go func() {
+		res, err := d.client.CallTool(context.Background(), "db__drop", json.RawMessage(`{"Table":"`+table+`"}`))
+		if err != nil {
+			done <- "error: " + err.Error()
+			return
+		}
+		done <- res.Text()
+	}()
+	return done
+}
+
+var approvalID = regexp.MustCompile(`name="id" value="([^"]+)"`)
+
+// waiting returns the id of the request that the page shows.
+func waiting(t *testing.T, shown string) string {
+	t.Helper()
+	m := approvalID.FindStringSubmatch(shown)
+	if m == nil {
+		t.Fatalf("no approval in\n%s", shown)
+	}
+	return m[1]
+}
+
+// The page shows what the server will receive, who asks and what is at stake. A decision takes effect once,
+// and the second person reads who decided.
+func TestApprovalIsDecidedOnce(t *testing.T) {
+	mcptest.NoLeaks(t)
+	d := newDesk(t)
+	ann, eve := d.person("ann"), d.person("eve")
+	if shown := ann.await("/inbox", "Nothing waits"); strings.Contains(shown, "<title>(") {
+		t.Errorf("the title of an empty inbox has a count:\n%s", shown)
+	}
+	done := d.call("users")
+	shown := ann.await("/inbox", "Approve once")
+	for _, want := range []string{`"Table": "users"`, "bob", "cursor 2", "not verified", "deletes", "removes data",
+		"may destroy", "pinned", "left", "<title>(1) Inbox", "Approval of db drop for bob", `\u{202e}`} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(shown, "\u202e") {
+		t.Error("the page contains a character that changes the direction of text")
+	}
+	id := waiting(t, shown)
+	if status, text := ann.send(http.MethodPost, "/inbox/decide", url.Values{"id": {id}, "answer": {"maybe"}}); status <
+		400 {
+		t.Errorf("an unknown answer: status %d, %s", status, text)
+	}
+	if status, _ := ann.send(http.MethodPost, "/inbox/decide", url.Values{"id": {id}, "answer": {"once"}}); status !=
+		http.StatusSeeOther {
+		t.Errorf("decision: status %d", status)
+	}
+	if got := <-done; got != "dropped users" {
+		t.Errorf("the call returned %q", got)
+	}
+	eve.await("/inbox", "Approved once")
+	eve.await("/inbox", `<td class="data">ann</td>`)
+	status, text := eve.send(http.MethodPost, "/inbox/decide", url.Values{"id": {id}, "answer": {"deny"}})
+	if status != http.StatusConflict || !strings.Contains(text, "too late: approved once by ann") {
+		t.Errorf("late decision: status %d, %s", status, text)
+	}
+}
+
+// A viewer reads the Inbox and decides nothing, and a grant can be revoked.
+func TestOnlyOperatorsDecide(t *testing.T) {
+	mcptest.NoLeaks(t)
+	d := newDesk(t)
+	ann, vera := d.person("ann"), d.person("vera")
+	vera.viewer = true
+	done := d.call("users")
+	shown := vera.await("/inbox", `"Table": "users"`)
+	if strings.Contains(shown, "Approve once") || !strings.Contains(shown, "(1) Inbox") {
+		t.Errorf("a viewer sees buttons, or no count:\n%s", shown)
+	}
+	id := waiting(t, ann.await("/inbox", "Always…"))
+	for path, form := range map[string]url.Values{"/inbox/decide": {"id": {id}, "answer": {"once"}},
+		"/inbox/answer": {"question": {"1"}, "action": {"accept"}}, "/inbox/revoke": {"id": {"x"}}} {
+		if status, _ := vera.send(http.MethodPost, path, form); status != http.StatusForbidden {
+			t.Errorf("%s by a viewer: status %d, want 403", path, status)
+		}
+	}
+	if shown := ann.await("/inbox?always="+id, "Approve always"); strings.Contains(shown, "Approve once") {
+		t.Error("the confirmation offers other answers")
+	}
+	if status, _ := ann.send(http.MethodPost, "/inbox/decide", url.Values{"id": {id}, "answer": {"always"}}); status !=
+		http.StatusSeeOther {
+		t.Errorf("always: status %d", status)
+	}
+	if got := <-done; got != "dropped users" {
+		t.Errorf("the call returned %q", got)
+	}
+	if got := <-d.call("more"); got != "dropped more" {
+		t.Errorf("the call with the grant returned %q", got)
+	}
+	grant := waiting(t, ann.await("/inbox", "Revoke"))
+	revoke := url.Values{"id": {grant}}
+	if status, _ := ann.send(http.MethodPost, "/inbox/revoke", revoke); status != http.StatusSeeOther {
+		t.Errorf("revoke: status %d", status)
+	}
+	done = d.call("last")
+	id = waiting(t, ann.await("/inbox", "Deny"))
+	if status, _ := ann.send(http.MethodPost, "/inbox/decide", url.Values{"id": {id}, "answer": {"deny"}}); status !=
+		http.StatusSeeOther {
+		t.Errorf("deny: status %d", status)
+	}
+	if got := <-done; !strings.Contains(got, "not approved") {
+		t.Errorf("the denied call returned %q", got)
+	}
+}
+
+// Questions without a run are answered in the Inbox: a form, a page and a sampling request.
+func TestQuestionsWithoutARun(t *testing.T) {
+	mcptest.NoLeaks(t)
+	questions := &question.Desk{}
+	s := consoletest.New(t, func(o *console.Options) { o.Questions = questions })
+	v := s.Visitor()
+	from := question.Origin{Server: "git"}
+	type outcome struct {
+		res *mcp.ElicitResult
+		err error
+	}
+	ask := func(p *mcp.ElicitRequestParams) <-chan outcome {
+		done := make(chan outcome, 1)
+		go func() {
+			res, err := questions.Elicit(context.Background(), from, p)
+			done <- outcome{res, err}
+		}()
+		return done
+	}
+	id := regexp.MustCompile(`name="question" value="(\d+)"`)
+	answer := func(text string, values url.Values) {
+		t.Helper()
+		m := id.FindStringSubmatch(v.Await("/inbox", text))
+		if m == nil {
+			t.Fatalf("no question with %q", text)
+		}
+		values.Set("question", m[1])
+		if at := v.Post("/inbox/answer", values); at != "/inbox" {
+			t.Errorf("after the answer the browser goes to %s", at)
+		}
+	}
+	done := ask(&mcp.ElicitRequestParams{Message: "Which branch?", RequestedSchema: json.RawMessage(
+		`{"type":"object","properties":{"branch":{"type":"string","minLength":2}},"required":["branch"]}`)})
+	answer("Which branch?", url.Values{"action": {"accept"}, "open:": {""}, "/branch": {"x"}}) // too short
+	answer("Which branch?", url.Values{"action": {"accept"}, "open:": {""}, "/branch": {"main"}})
+	if o := <-done; o.err != nil || string(o.res.Content) != `{"branch":"main"}` {
+		t.Errorf("got %+v, %v", o.res, o.err)
+	}
+	done = ask(&mcp.ElicitRequestParams{Mode: "url", URL: "https://xn--80ak6aa92e.com/pay?a=1", Message: "Pay"})
+	const address = "https://<strong>xn--80ak6aa92e.com</strong>/pay?a=1"
+	if shown := v.Await("/inbox", "Pay"); !strings.Contains(shown, address) ||
+		!strings.Contains(shown, "encoded") {
+		t.Errorf("the address is not shown whole, or without a warning:\n%s", shown)
+	}
+	answer("Pay", url.Values{"action": {"decline"}})
+	if o := <-done; o.err != nil || o.res.Action != mcp.ElicitDecline {
+		t.Errorf("got %+v, %v", o.res, o.err)
+	}
+	invalid := &mcp.ElicitRequestParams{Mode: "url", URL: "javascript:alert(1)"}
+	if o := <-ask(invalid); o.res.Action != mcp.ElicitDecline {
+		t.Errorf("an invalid page: got %+v, want a refusal", o.res)
+	}
+	sampled := make(chan string, 1)
+	go func() {
+		params := &mcp.CreateMessageParams{Messages: []mcp.SamplingMessage{
+			{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("Sum up.")}}}}
+		res, err := questions.Sample(context.Background(), from, params)
+		if err != nil {
+			sampled <- err.Error()
+			return
+		}
+		sampled <- res.Text()
+	}()
+	answer("Sum up.", url.Values{"action": {"accept"}, "text": {"done"}})
+	if got := <-sampled; got != "done" {
+		t.Errorf("sampled %q", got)
+	}
+}

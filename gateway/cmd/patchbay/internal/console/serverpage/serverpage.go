@@ -1,0 +1,223 @@
+// Package serverpage is the screen of the web console about one server: its state, configuration,
+// instances, standard error and login.
+package serverpage
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
+)
+
+//go:embed templates
+var templates embed.FS
+
+const (
+	// maxLines bounds the lines of standard error of a page.
+	maxLines = 500
+	// every is how often the page is rendered without an event: no event reports a line of standard
+	// error, or that a request begins.
+	every = time.Second
+)
+
+// A screen is the screen. It is safe for concurrent use.
+type screen struct {
+	site   *page.Site
+	logins logins
+}
+
+// New returns the screen.
+func New(site *page.Site) *page.Screen {
+	s := &screen{site: site}
+	return &page.Screen{Templates: templates, Routes: []*page.Route{
+		{Path: "/server", Role: page.RoleViewer, Title: "Server", View: s.view},
+		{Path: "/server/login", Role: page.RoleOperator, Act: s.login},
+		{Path: "/server/logout", Role: page.RoleOperator, Act: s.logout},
+	}}
+}
+
+// A server is a server of GET /servers/NAME, as far as the page shows it.
+type server struct {
+	servers.Row
+	Suspended    int   `json:"suspended"`
+	RetryAfterMs int64 `json:"retryAfterMs"`
+	Limits       struct {
+		Running     int               `json:"running"`
+		Queued      int               `json:"queued"`
+		Concurrency int               `json:"concurrency"`
+		Queue       int               `json:"queue"`
+		Instances   int               `json:"instances"`
+		Breaker     string            `json:"breaker"`
+		Refused     map[string]uint64 `json:"refused"`
+	} `json:"limits"`
+	Instances []Instance `json:"instances"`
+}
+
+// Processes returns the IDs of the processes, or "" for a server within the gateway or behind a URL.
+func (s *server) Processes() string {
+	var ids []string
+	for i := range s.Instances {
+		if pid := s.Instances[i].PID; pid > 0 {
+			ids = append(ids, strconv.Itoa(pid))
+		}
+	}
+	return strings.Join(ids, ", ")
+}
+
+// Retry returns the time until the next attempt to connect, or "".
+func (s *server) Retry() string {
+	if s.RetryAfterMs <= 0 {
+		return ""
+	}
+	return (time.Duration(s.RetryAfterMs) * time.Millisecond).Round(time.Second).String()
+}
+
+// Refused returns the number of refused requests.
+func (s *server) Refused() (n uint64) {
+	for _, refused := range s.Limits.Refused {
+		n += refused
+	}
+	return n
+}
+
+// An Instance is a connection to the server.
+type Instance struct {
+	ID         string      `json:"id"`
+	State      string      `json:"state"`
+	Since      time.Time   `json:"since"`
+	PID        int         `json:"pid"`
+	Revision   string      `json:"revision"`
+	Requests   int         `json:"requests"`
+	Suspended  int         `json:"suspended"`
+	Unenforced []string    `json:"unenforced"`
+	Caller     *callerName `json:"caller"`
+}
+
+type callerName struct{ Subject, Issuer, Profile string }
+
+// For returns the caller that the instance serves.
+func (i *Instance) For() string {
+	switch c := i.Caller; {
+	case c == nil:
+		return "all"
+	case c.Subject == "":
+		return "the local user"
+	default:
+		return strings.TrimSpace(c.Subject + " " + c.Issuer)
+	}
+}
+
+// A tab is a part of the page.
+type tab struct{ Name, Title, URL string }
+
+// tabs are the tabs in their order.
+var tabs = []tab{{Name: "info", Title: "Info"}, {Name: "configuration", Title: "Configuration"},
+	{Name: "instances", Title: "Instances"}, {Name: "stderr", Title: "Standard error"}, {Name: "login", Title: "Login"}}
+
+// A serverPage is the data of templates/server.html.
+type serverPage struct {
+	Server  server
+	Tab     string
+	Tabs    []tab
+	Role    page.Role
+	Values  []gateway.ServerValue
+	Missing string // why the configuration is not shown
+	Lines   []Line
+	Wrap    bool
+	Login   *login // that is pending, or nil
+}
+
+// Path returns the URL of the tab.
+func (p *serverPage) Path() (string, error) {
+	return page.Link("/server", "server", p.Server.Name, "tab", p.Tab)
+}
+
+// Operates reports whether the person may change something.
+func (p *serverPage) Operates() bool { return p.Role.Grants(page.RoleOperator) }
+
+// A Line is a line of standard error.
+type Line struct {
+	Number   uint64    `json:"number"`
+	Time     time.Time `json:"time"`
+	Instance string    `json:"instance"`
+	Text     string    `json:"text"`
+}
+
+// Element returns the id of the element of the line.
+func (l *Line) Element() string { return "line-" + strconv.FormatUint(l.Number, 10) }
+
+func (s *screen) view(r *page.Request) (*page.View, error) {
+	name, path := r.URL.Query().Get("server"), "/servers/"+url.PathEscape(r.URL.Query().Get("server"))
+	if name == "" {
+		return nil, servers.Unknown(name)
+	}
+	p := &serverPage{Role: r.Role, Tab: r.URL.Query().Get("tab"), Wrap: r.URL.Query().Get("wrap") != "off"}
+	if err := r.Get(path, &p.Server); err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.Name == p.Tab }) {
+		p.Tab = tabs[0].Name
+	}
+	for _, t := range tabs {
+		var err error
+		if t.URL, err = page.Link("/server", "server", name, "tab", t.Name); err != nil {
+			return nil, err
+		}
+		p.Tabs = append(p.Tabs, t)
+	}
+	v := &page.View{Title: name, Template: "server", Data: p, Every: every,
+		Fragments: []page.Fragment{{ID: "server-head", Part: "head", Data: p}}}
+	add := func(f page.Fragment) { v.Fragments = append(v.Fragments, f) }
+	switch p.Tab {
+	case "info":
+		add(page.Fragment{ID: "server-info", Part: "info", Data: p})
+	case "instances":
+		add(page.Fragment{ID: "server-instances", Part: "instances", Data: p})
+	case "login":
+		if p.Operates() { // the page is a secret of the person who logs in
+			p.Login = s.logins.of(r, name)
+		}
+		add(page.Fragment{ID: "server-login", Part: "login", Data: p})
+	case "configuration":
+		return v, p.configuration(r, path)
+	case "stderr":
+		return v, p.stderr(r, path, add)
+	}
+	return v, nil
+}
+
+// configuration adds the values of the configuration.
+func (p *serverPage) configuration(r *page.Request, path string) error {
+	var list struct{ Values []gateway.ServerValue }
+	err := r.Get(path+"/config", &list)
+	if problem, ok := errors.AsType[*gateway.Problem](err); ok && problem.Status == http.StatusNotImplemented {
+		p.Missing, err = problem.Detail, nil
+	}
+	p.Values = list.Values
+	return err
+}
+
+// stderr adds the last lines of standard error.
+func (p *serverPage) stderr(r *page.Request, path string, add func(page.Fragment)) error {
+	var list struct{ Lines []Line }
+	if err := r.Get(fmt.Sprintf("%s/stderr?limit=%d", path, maxLines), &list); err != nil {
+		return err
+	}
+	p.Lines = list.Lines
+	add(page.Fragment{ID: "stderr-count", Part: "count", Data: p})
+	for i := range p.Lines {
+		l := &p.Lines[i]
+		add(page.Fragment{ID: l.Element(), Part: "line", Data: l, In: "lines", Place: page.Append,
+			Version: strconv.FormatUint(l.Number, 10)})
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package serverpage_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// The page of a server shows its parts, also for a server that does not start.
+func TestServerHasItsPage(t *testing.T) {
+	mcptest.NoLeaks(t)
+	v := consoletest.New(t, nil).Visitor()
+	const back = "/server?server=fs"
+	if at := v.Post("/servers/restart", url.Values{"server": {"fs"}, "back": {back}}); at != back {
+		t.Errorf("after the restart the browser is at %s", at)
+	}
+	v.Send(http.MethodPost, "/servers/restart", url.Values{"server": {"broken"}})
+	for path, want := range map[string]string{
+		"/server?server=fs":                   "2026-07-28",
+		"/server?server=fs&tab=instances":     `<td>ready</td>`,
+		"/server?server=fs&tab=stderr":        "printed nothing",
+		"/server?server=fs&tab=login":         "Log in</button>",
+		"/server?server=fs&tab=configuration": "does not support showing the configuration",
+		"/server?server=fs&tab=unknown":       "in progress",
+		"/server?server=broken":               "/no/such/program",
+	} {
+		if shown := v.See(path); !strings.Contains(shown, want) {
+			t.Errorf("%s: no %q in\n%s", path, want, shown)
+		}
+	}
+	for _, path := range []string{"/server", "/server?server=none"} {
+		if res, _ := v.Send(http.MethodGet, path, nil); res.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: status %d, want 404", path, res.StatusCode)
+		}
+	}
+	res, text := v.Send(http.MethodPost, "/server/login", url.Values{"server": {"fs"}})
+	if res.StatusCode < http.StatusBadRequest || !strings.Contains(text, "login") {
+		t.Errorf("a login at a server in the process: status %d, %s", res.StatusCode, text)
+	}
+}
