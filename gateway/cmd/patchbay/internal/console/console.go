@@ -29,7 +29,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/inbox"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/keys"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/limits"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/metrics"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/overview"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/pins"
@@ -207,6 +210,10 @@ func (c *Console) newScreens() []*page.Screen {
 		all = append(all, screen)
 	}
 	all = append(all, explore.New(c.site, run))
+	all = append(all, limits.New(), metrics.New())
+	if s := keys.New(c.site); s != nil {
+		all = append(all, s)
+	}
 	if c.opts.Capture != nil {
 		all = append(all, traffic.New(c.site, c.opts.Capture))
 	}

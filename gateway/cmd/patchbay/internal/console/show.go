@@ -43,6 +43,8 @@ func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route) {
 		writeJSON(w, status, &response{Error: page.ErrorText(err)})
 	case err != nil:
 		c.showProblem(w, r, err)
+	case out.View != nil:
+		c.showView(w, r, o, cmp.Or(out.Status, http.StatusOK), out.View)
 	case isScript(r.Request):
 		events, err := eventsOf(o.templates, out.Fragments)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -28,6 +29,8 @@ type Site struct {
 	Console *console.Console
 	Base    string // the URL without a path
 	Token   string // for a login, not used yet
+	Host    *host.Host
+	Keys    *gateway.KeyStore // of the gateway
 
 	t *testing.T
 }
@@ -53,7 +56,9 @@ func New(t *testing.T, prepare func(*console.Options)) *Site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := gateway.New(h, &gateway.Options{Logger: log, Admin: gateway.AdminOptions{Version: "1", Events: events}})
+	keys := gateway.NewKeyStore(&state.Memory{})
+	g := gateway.New(h, &gateway.Options{Logger: log, KeyStore: keys,
+		Admin: gateway.AdminOptions{Version: "1", Events: events}})
 	o := &console.Options{Admin: g.AdminClient, Addr: "127.0.0.1:0", Version: "1", Logger: log,
 		Checks: filepath.Join(t.TempDir(), "patchbay-checks.json"), Mask: h.Operator().Mask,
 		Examine: func(context.Context, string, *doctor.Options) (*doctor.Report, error) {
@@ -81,7 +86,7 @@ func New(t *testing.T, prepare func(*console.Options)) *Site {
 			t.Error(err)
 		}
 	})
-	s := &Site{t: t, Console: c}
+	s := &Site{t: t, Console: c, Host: h, Keys: keys}
 	s.Base, s.Token = s.Link()
 	return s
 }

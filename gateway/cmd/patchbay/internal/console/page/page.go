@@ -89,6 +89,10 @@ type Event struct {
 	Server string // "" for an event that concerns no server, or all
 	// Data is the event as the admin API sent it.
 	Data json.RawMessage `json:"-"`
+	// Method, Outcome and Millis describe the end of a call: its outcome is ok, error or refused.
+	Method  string
+	Outcome string
+	Millis  float64 `json:"ms"`
 }
 
 // A Route is a path of the console: a screen with a View, an action with an Act, or something else
@@ -138,6 +142,10 @@ type Outcome struct {
 	Location  string     // the page that the browser shows next; default: the page with the form
 	Fragments []Fragment // that form.js places if the form has the attribute data-live
 	Message   string     // that form.js announces
+	// View, if it is set, is the response in place of Location, to a form without the attribute
+	// data-live: for a page that cannot be fetched again. Status is its status; default: 200.
+	View   *View
+	Status int
 }
 
 // A Fragment is a part of a page that the stream updates: one element, with ID as its id.

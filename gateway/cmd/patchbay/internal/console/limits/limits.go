@@ -1,0 +1,109 @@
+// Package limits is the screen of the web console with the limits of servers, and the requests that they refused.
+package limits
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+)
+
+// limitsEvery is how often the screen is rendered: no event reports that a request begins.
+const limitsEvery = 2 * time.Second
+
+//go:embed templates
+var templates embed.FS
+
+// New returns the screen.
+func New() *page.Screen {
+	return &page.Screen{Templates: templates, Routes: []*page.Route{
+		{Path: "/limits", Role: page.RoleViewer, Title: "Limits", Key: "w", Order: 60, View: view},
+	}}
+}
+
+// A limitsPage is the data of templates/limits.html: the responses of GET /servers and GET /callers.
+type limitsPage struct {
+	Servers []server `json:"servers"`
+	Callers []caller `json:"callers"`
+}
+
+// A server is a row of the servers.
+type server struct {
+	Name   string `json:"name"`
+	Limits struct {
+		Running      int               `json:"running"`
+		Queued       int               `json:"queued"`
+		Concurrency  int               `json:"concurrency"`
+		Queue        int               `json:"queue"`
+		Breaker      string            `json:"breaker"`
+		RetryAfterMs int64             `json:"retryAfterMs"`
+		Refused      map[string]uint64 `json:"refused"`
+	} `json:"limits"`
+}
+
+// A caller is a row of the callers.
+type caller struct {
+	Subject  string    `json:"subject"`
+	Issuer   string    `json:"issuer"`
+	Profile  string    `json:"profile"`
+	Client   string    `json:"client"`
+	Requests uint64    `json:"requests"`
+	Refused  uint64    `json:"refused"`
+	Last     time.Time `json:"last"`
+}
+
+// Kind returns the class of the badge of the breaker.
+func (s *server) Kind() string {
+	switch s.Limits.Breaker {
+	case "open":
+		return "bad"
+	case "half-open":
+		return "warn"
+	case "closed":
+		return "ok"
+	}
+	return "idle"
+}
+
+// BreakerText returns the state of the breaker in words.
+func (s *server) BreakerText() string {
+	text := cmp.Or(s.Limits.Breaker, "not started")
+	if s.Limits.RetryAfterMs > 0 {
+		text += ", next try in " + (time.Duration(s.Limits.RetryAfterMs) * time.Millisecond).Round(time.Second).String()
+	}
+	return text
+}
+
+// Total returns the number of refused requests.
+func (s *server) Total() (n uint64) {
+	for _, count := range s.Limits.Refused {
+		n += count
+	}
+	return n
+}
+
+// Reasons returns the refused requests by setting in words.
+func (s *server) Reasons() string {
+	var all []string
+	for _, setting := range slices.Sorted(maps.Keys(s.Limits.Refused)) {
+		all = append(all, fmt.Sprintf("%s %d", setting, s.Limits.Refused[setting]))
+	}
+	return strings.Join(all, ", ")
+}
+
+func view(r *page.Request) (*page.View, error) {
+	p := &limitsPage{}
+	if err := r.Get("/servers", p); err != nil {
+		return nil, err
+	}
+	if err := r.Get("/callers", p); err != nil {
+		return nil, err
+	}
+	return &page.View{Template: "limits", Data: p, Every: limitsEvery, Fragments: []page.Fragment{
+		{ID: "limited-servers", Part: "servers", Data: p}, {ID: "limited-callers", Part: "callers", Data: p}}}, nil
+}
