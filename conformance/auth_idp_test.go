@@ -27,6 +27,8 @@ type providerClient struct {
 type providerConfig struct {
 	Clients       []providerClient `json:"clients"`
 	AlwaysRefresh bool             `json:"alwaysRefresh,omitempty"` // refresh tokens without offline_access
+	// Groups are the groups of users by name, which ID tokens then contain in the claim groups.
+	Groups map[string][]string `json:"groups,omitempty"`
 }
 
 // startProvider starts a provider until the test ends.

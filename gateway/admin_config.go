@@ -102,9 +102,8 @@ func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
 			return nil, err
 		}
 		if len(expected.Commands) > 0 {
-			return nil, problemf(http.StatusForbidden, "new_command", "the change contains %d command lines that the "+
-				"gateway did not run before, such as %.200q: only the user of the gateway may add them",
-				len(expected.Commands), expected.Commands[0])
+			return nil, problemf(http.StatusForbidden, "new_command", "the change contains the new command line "+
+				"%.200q: only the user of the gateway may add it", expected.Commands[0])
 		}
 	}
 	return r.admin.opts.SetConfig(r.Context(), body)

@@ -1,10 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -75,17 +75,17 @@ func (u *ConsoleUser) Check() (*mcp.Principal, ConsoleRole, error) {
 func (u *ConsoleUser) Bind(ctx context.Context) (bound context.Context, done func()) {
 	k, err := u.keys.find(u.hash)
 	if err != nil {
-		ctx, cancel := context.WithCancelCause(ctx)
-		cancel(fmt.Errorf("%w: %w", mcp.ErrClosed, err))
-		return ctx, func() {}
+		bound, cancel := context.WithCancel(ctx)
+		cancel()
+		return bound, cancel
 	}
 	return u.keys.begin(ctx, k)
 }
 
-// CallerEndpoint returns the handler of a route for a single caller, such as a person in a web
-// console. Its requests are requests of p, with the limits that the key of p, or the scopes of p, have
-// over HTTP; nil is the local user. A route to a server uses the profiles of p. The error is the same
-// for a route that p may not use and for a route that does not exist.
+// CallerEndpoint returns the handler of a route for a single caller, such as a person in a web console.
+// Its requests are requests of p, with the limits that the key or the scopes of p have over HTTP; nil is
+// the local user. A route to a server uses the profiles of p. The error is the same for a route that p
+// may not use and for a route that does not exist.
 func (g *Gateway) CallerEndpoint(p *mcp.Principal, r Route) (mcp.Handler, error) {
 	return g.callerEndpoint(p, r, "")
 }
@@ -103,12 +103,9 @@ func (g *Gateway) callerEndpoint(p *mcp.Principal, r Route, id string) (*endpoin
 	if err == nil && p != nil && g.host.Operator().IsLocal(r.Server) {
 		err = unknownRoute("server", r.Server)
 	}
-	if err != nil {
-		return nil, err
-	}
 	e := g.endpoint(r, &a.limits, id)
 	e.caller = p
-	return e, nil
+	return e, err
 }
 
 // serverRoute returns the route to a server through the first profile of a grant that contains it.
@@ -117,30 +114,25 @@ func (g *Gateway) serverRoute(a *grant, server string) (Route, error) {
 	if profiles == nil {
 		profiles = []string{g.opts.Profile}
 	}
-	if g.hasServer(server) && (a.limits.servers == nil || slices.Contains(a.limits.servers, server)) {
-		for _, profile := range profiles {
-			if g.host.Operator().HasServer(profile, server) && g.check(Route{Profile: profile}) == nil {
-				return Route{Profile: profile, Server: server}, nil
-			}
-		}
+	at := slices.IndexFunc(profiles, func(profile string) bool {
+		return g.host.Operator().HasServer(profile, server) && g.check(Route{Profile: profile}) == nil
+	})
+	if at < 0 || !g.hasServer(server) || a.limits.servers != nil && !slices.Contains(a.limits.servers, server) {
+		return Route{}, unknownRoute("server", server)
 	}
-	return Route{}, unknownRoute("server", server)
+	return Route{Profile: profiles[at], Server: server}, nil
 }
 
 // grantOf returns what the credentials of a principal grant now.
 func (g *Gateway) grantOf(p *mcp.Principal) (*grant, error) {
 	switch {
-	case p != nil && p.Issuer == KeyIssuer:
-		if g.live == nil {
-			return nil, ErrConsoleKey
-		}
+	case p != nil && p.Issuer == KeyIssuer && g.live != nil:
 		return g.live.grantOf(p)
 	case p != nil && g.tokens != nil && slices.Contains(g.tokens.opts.AuthorizationServers, p.Issuer):
-		a, ok := g.tokens.grant(p)
-		if !ok {
-			return nil, errors.New("gateway: the login has no scope of a profile")
+		if a, ok := g.tokens.grant(p); ok {
+			return a, nil
 		}
-		return a, nil
+		return nil, errors.New("gateway: the login has no scope of a profile")
 	}
 	return localGrant, nil
 }
@@ -149,13 +141,11 @@ func (g *Gateway) grantOf(p *mcp.Principal) (*grant, error) {
 func (l *liveKeys) grantOf(p *mcp.Principal) (*grant, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.refresh(); err != nil {
-		return nil, err
-	}
+	err := l.refresh()
 	for _, k := range l.byHash {
-		if k.Name == p.Claims["key"] && k.caller.Key() == p.Key() && k.ctx.Err() == nil {
+		if err == nil && k.Name == p.Claims["key"] && k.caller.Key() == p.Key() && k.ctx.Err() == nil {
 			return k.opens, nil
 		}
 	}
-	return nil, ErrConsoleKey
+	return nil, cmp.Or(err, ErrConsoleKey)
 }

@@ -1,7 +1,7 @@
 // An OpenID provider for the tests: panva's certified oidc-provider, with a login and a consent page of its own. The first
 // line of its output is its issuer. Whoever logs in is the account of that name, whatever the password.
 //
-//   node idp/provider.mjs '{"clients": [...], "alwaysRefresh": true}'
+//   node idp/provider.mjs '{"clients": [...], "alwaysRefresh": true, "groups": {"ann": [...]}}'
 //
 // POST /test/revoke takes back what every client was granted, as a user does who removes an app from an account. GET
 // /test/events lists what has happened.
@@ -27,9 +27,12 @@ const provider = new Provider(issuer, {
   jwks: { keys: [signingKey('rsa', { modulusLength: 2048 }, 'RS256'), signingKey('ec', { namedCurve: 'P-256' }, 'ES256')] },
   findAccount: (_ctx, id) => ({
     accountId: id,
-    claims: () => ({ sub: id, name: `${id} Example`, email: `${id}@example.com`, email_verified: true }),
+    claims: () => ({
+      sub: id, name: `${id} Example`, email: `${id}@example.com`, email_verified: true, groups: options.groups?.[id],
+    }),
   }),
-  claims: { openid: ['sub'], profile: ['name'], email: ['email', 'email_verified'] },
+  claims: { openid: options.groups ? ['sub', 'groups'] : ['sub'], profile: ['name'], email: ['email', 'email_verified'] },
+  conformIdTokenClaims: !options.groups, // without it, claims of the scope openid are in ID tokens too
   scopes: ['openid', 'offline_access', 'profile', 'email', 'mcp:read', 'mcp:write'],
   pkce: { required: () => true },
   // OpenID Connect ties refresh tokens to the scope offline_access and to a consent. With alwaysRefresh they come without.

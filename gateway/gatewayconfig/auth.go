@@ -75,17 +75,18 @@ func (a *Auth) check(p *config.Problems, profiles map[string]*config.Profile) {
 
 func isNotScope(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }
 
-func checkPublicURL(p *config.Problems, text string) {
+// checkPublicURL returns a URL without a trailing slash.
+func checkPublicURL(p *config.Problems, at, text string) string {
 	if text == "" {
-		return
+		return ""
 	}
 	u, err := url.Parse(text)
 	isSecure := err == nil && (u.Scheme == "https" || u.Scheme == "http" && netx.IsLocalHost(u.Hostname()))
 	if !isSecure || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
 		strings.ContainsAny(text, "?#") {
-		p.Add("/publicURL", "got %.100q, want an https URL without a path, such as "+
-			"\"https://mcp.example.com\"", text)
+		p.Add(at, "got %.100q, want an https URL without a path, such as \"https://mcp.example.com\"", text)
 	}
+	return strings.TrimRight(text, "/")
 }
 
 func checkHosts(p *config.Problems, all []string) {

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -50,6 +49,8 @@ type Settings struct {
 	AllowedHosts []string `json:"allowedHosts,omitzero" jsonschema:"names of the gateway,minLength=1,maxLength=256" reload:"restart"` //nolint:lll // a tag
 	// Auth configures the credentials that a gateway accepts over HTTP; nil means keys only.
 	Auth *Auth `json:"auth,omitzero" jsonschema:"whom the gateway serves over HTTP" reload:"restart"`
+	// Console serves a web console; nil means that the gateway serves none.
+	Console *Console `json:"console,omitzero" jsonschema:"web console of the gateway; absent for none" reload:"restart"`
 }
 
 // A Webhook is a URL that receives requests for approval.
@@ -83,13 +84,13 @@ func isAddress(text string) bool {
 func (s *Settings) Check(p *config.Problems) {
 	s.Audit.check(p)
 	s.Auth.check(p, s.Profiles)
-	checkPublicURL(p, s.PublicURL)
-	s.PublicURL = strings.TrimRight(s.PublicURL, "/")
+	s.PublicURL = checkPublicURL(p, "/publicURL", s.PublicURL)
 	checkHosts(p, s.AllowedHosts)
 	if !isAddress(s.Listen) {
 		p.Add("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
 	}
 	s.checkOps(p)
+	s.checkConsole(p)
 	s.Policy.check(p)
 	if s.Webhook != nil {
 		checkDecider(p, "/webhook/url", s.Webhook.URL)

@@ -8,12 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 // roles lists all paths but the assets, with the role that each requires. A new path must be added here.
@@ -23,6 +27,8 @@ var roles = map[string]page.Role{
 	"GET /login":            page.RoleAnyone,
 	"POST /login":           page.RoleAnyone,
 	"POST /logout":          page.RoleViewer,
+	"GET /login/identity":   page.RoleAnyone,
+	"GET /login/callback":   page.RoleAnyone,
 	"POST /theme":           page.RoleViewer,
 	"GET /palette":          page.RoleViewer,
 	"POST /servers/restart": page.RoleOperator,
@@ -72,7 +78,15 @@ var roles = map[string]page.Role{
 
 func TestEachPathRequiresItsRole(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s := consoletest.New(t, func(o *console.Options) { o.Gateway, o.Capture = true, capture.New(nil) })
+	s := consoletest.New(t, func(o *console.Options) {
+		i, err := access.NewIdentity(&gateway.OAuth{AuthorizationServers: []string{"https://login.example"},
+			ClientID: "c", Fetcher: oauth.NewFetcher(nil)}, &gatewayconfig.ConsoleRoles{}, "https://console.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Gateway, o.Capture = true, capture.New(nil)
+		o.Access = &access.Access{Identity: i}
+	})
 	for path, role := range s.Console.Paths() {
 		want := roles[path]
 		if strings.HasPrefix(path, "GET /assets/") {

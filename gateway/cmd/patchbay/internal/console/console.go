@@ -24,8 +24,10 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/audit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/calls"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/inbox"
@@ -79,7 +81,8 @@ type Options struct {
 	Mask func(text string) string
 	// Examine checks the connection to a server. Default: there is no such screen.
 	Examine doctorpage.Examine
-	// Capture contains the traffic of the host. Default: there is no page with the traffic.
+	// Capture contains the traffic of the host. Default: the page with the traffic lists the calls that
+	// events report, without their messages.
 	Capture *capture.Ring
 	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway with a
 	// configuration. Default: the screens exist if the admin API returns a policy when the console begins.
@@ -102,6 +105,9 @@ type Options struct {
 	// the request. It is called for each request. It is required unless Addr is a loopback address.
 	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
 	Authenticate func(r *http.Request) (*mcp.Principal, page.Role, error)
+	// Access lets other people than the local user log in, also from other machines: at its URL. Default:
+	// nobody else.
+	Access *access.Access
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -111,7 +117,7 @@ type Console struct {
 	opts     Options
 	site     *page.Site
 	listener net.Listener
-	views    []net.Listener // of the pages of apps; none if the console shows no apps
+	views    []net.Listener // of the pages of apps; nil without apps
 	viewer   *apps.Viewer
 	screens  []*page.Screen
 	paths    map[string][]*route
@@ -143,7 +149,8 @@ const (
 )
 
 // New listens, and returns a Console. The caller must call Serve, which closes the listener. New
-// returns an error for an address that other machines reach, unless Authenticate is set.
+// returns an error for an address that other machines reach, unless Authenticate or the URL of Access is
+// set.
 func New(o *Options) (*Console, error) {
 	c := &Console{opts: *o, paths: map[string][]*route{}, streams: make(chan struct{}, maxStreams)}
 	if c.opts.Logger == nil {
@@ -169,7 +176,7 @@ func New(o *Options) (*Console, error) {
 	if path, _, _ := strings.Cut(c.opts.Home, "?"); c.paths[path] == nil {
 		c.opts.Home = "/"
 	}
-	if c.listener, err = listen(c.opts.Addr, DefaultAddr, c.opts.Authenticate != nil); err != nil {
+	if c.listener, err = listen(c.opts.Addr, DefaultAddr, isRemote(&c.opts)); err != nil {
 		return nil, err
 	}
 	if c.viewer != nil {
@@ -178,7 +185,7 @@ func New(o *Options) (*Console, error) {
 			return nil, fmt.Errorf("pages of apps: %w", err)
 		}
 	}
-	c.logins = newLogins(c.listener.Addr())
+	c.logins = newLogins(c.listener.Addr(), publicURL(c.opts.Access))
 	return c, nil
 }
 
@@ -195,8 +202,8 @@ func (c *Console) hasPolicy() bool {
 // newScreens returns all screens. A test lists their routes with their roles.
 func (c *Console) newScreens() []*page.Screen {
 	all := []*page.Screen{
-		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), c.streamRoutes(),
-			c.themeRoutes())},
+		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), remote{c}.identityRoutes(),
+			c.streamRoutes(), c.themeRoutes())},
 		overview.New(c.site),
 		inbox.New(c.site, c.opts.Questions),
 		serverpage.New(c.site),
@@ -216,10 +223,12 @@ func (c *Console) newScreens() []*page.Screen {
 	}
 	if c.opts.Capture != nil {
 		all = append(all, traffic.New(c.site, c.opts.Capture))
+	} else {
+		all = append(all, calls.New())
 	}
 	all = append(all, pins.New())
 	if c.opts.Gateway || c.hasPolicy() {
-		all = append(all, policy.New(c.opts.Capture), audit.New(c.site), settings.New(c.opts.Authenticate != nil))
+		all = append(all, policy.New(c.opts.Capture), audit.New(c.site), settings.New(isRemote(&c.opts)))
 	}
 	if c.opts.Logs != nil {
 		all = append(all, logs.New(c.site, c.opts.Logs))
@@ -300,19 +309,22 @@ func (c *Console) server(h http.Handler) *http.Server {
 // URL returns the URL of the console. With the login of the local user it contains a fresh token,
 // which is valid for two minutes and one login.
 func (c *Console) URL() string {
-	base := c.base()
+	base := c.Base()
 	if c.opts.Authenticate != nil {
 		return base + "/"
 	}
 	return base + loginPath + "#t=" + c.logins.newToken()
 }
 
-// base returns the URL without a path. It contains the address and not the name localhost: browsers
-// may try the address ::1 first, at which a program of another user could receive the token.
-func (c *Console) base() string {
+// Base returns the URL for this machine without a path and a token. It contains the address and not the
+// name localhost: browsers may try the address ::1 first, at which a program of another user could
+// receive the token.
+func (c *Console) Base() string {
 	addr := c.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
 		addr = net.JoinHostPort("127.0.0.1", port)
+	} else if err == nil && !netx.IsLocalHost(host) {
+		return publicURL(c.opts.Access) // the only name by which other machines reach the console
 	}
 	return "http://" + addr
 }

@@ -44,7 +44,7 @@ type refusal struct {
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
 	if !c.isHost(r.Host) {
-		http.Error(w, "invalid header Host: this console is served at "+c.base(), http.StatusForbidden)
+		http.Error(w, "invalid header Host: this console is served at "+c.Base(), http.StatusForbidden)
 		return
 	}
 	if err := checkOrigin(r); err != nil {
@@ -63,6 +63,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = out.SetReadDeadline(time.Now().Add(writeTimeout))  // fails only in tests
 		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
 	}
+	defer remote{c}.bind(req)()
 	c.dispatch(w, req, o)
 }
 
@@ -70,8 +71,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // resolved its own name to this machine.
 func (c *Console) isHost(host string) bool {
 	u, err := url.Parse("http://" + host)
-	return err == nil && u.Host == host &&
-		(netx.IsLocalHost(u.Hostname()) || slices.Contains(c.opts.Hosts, u.Hostname()))
+	return err == nil && host != "" && u.Host == host && (host == c.logins.public ||
+		netx.IsLocalHost(u.Hostname()) || slices.Contains(c.opts.Hosts, u.Hostname()))
 }
 
 // checkOrigin refuses requests of other sites: each request that may change something, and any use
@@ -97,7 +98,7 @@ func (c *Console) admit(r *page.Request) (*route, *refusal) {
 	})
 	isPublic := at >= 0 && routes[at].Role == page.RoleAnyone
 	if !isPublic && !c.identify(r) {
-		return nil, &refusal{http.StatusUnauthorized, "The session has ended: open the URL that the command prints."}
+		return nil, &refusal{http.StatusUnauthorized, endedText(c.opts.Access)}
 	}
 	switch {
 	case len(routes) == 0:
@@ -119,7 +120,12 @@ func (c *Console) identify(r *page.Request) bool {
 			return false
 		}
 		r.Role = s.role
-		return true
+		if s.person == nil {
+			return true
+		}
+		p, role, err := s.person.Check()
+		r.Principal, r.Role = p, page.Role(role)
+		return err == nil
 	}
 	p, role, err := c.opts.Authenticate(r.Request)
 	r.Principal, r.Role = p, role

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
@@ -25,7 +26,7 @@ const (
 	loginTime = 12 * time.Hour
 	// maxTokens and maxLogins bound the memory. The oldest is removed.
 	maxTokens = 16
-	maxLogins = 64
+	maxLogins = 256
 	// secretBytes is the size of tokens and cookies: 160 bits.
 	secretBytes = 20
 )
@@ -35,20 +36,35 @@ type login struct {
 	hash [sha256.Size]byte // of the cookie or token
 	ends time.Time
 	role page.Role
+	// person checks each request of a person other than the local user.
+	person access.Person
 }
 
-// logins contains the unused tokens and the browsers of the local user. It is safe for concurrent use.
+// logins contains the unused tokens of the local user, and the browsers that are logged in. It is safe for
+// concurrent use.
 type logins struct {
-	cookie string // its name contains the port, since browsers send cookies to all ports of a host
+	cookie   string // its name contains the port, since browsers send cookies to all ports of a host
+	public   string // the host of the URL for other machines, with its port; empty without it
+	isSecure bool   // at that host, whose URL is an https URL
 
 	mu       sync.Mutex // guards the fields below
 	tokens   []login
 	browsers []login
 }
 
-func newLogins(addr net.Addr) *logins {
+func newLogins(addr net.Addr, public string) *logins {
 	_, port, _ := net.SplitHostPort(addr.String()) // a listener has an address
-	return &logins{cookie: "patchbay-" + port}
+	return &logins{cookie: "patchbay-" + port, public: publicHost(public),
+		isSecure: strings.HasPrefix(public, "https:")}
+}
+
+// cookieName returns the name of the cookie. With TLS it begins with __Host-, so that other hosts of the
+// domain cannot set the cookie; browsers accept this prefix over TLS only.
+func (l *logins) cookieName(r *http.Request) string {
+	if l.isSecure && r.Host == l.public {
+		return "__Host-" + l.cookie
+	}
+	return l.cookie
 }
 
 // newSecret returns a random text and its hash.
@@ -64,7 +80,7 @@ func (l *logins) newToken() string {
 	token, hash := newSecret()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tokens = added(l.tokens, login{hash, time.Now().Add(tokenTime), page.RoleOperator}, maxTokens)
+	l.tokens = added(l.tokens, login{hash, time.Now().Add(tokenTime), page.RoleOperator, nil}, maxTokens)
 	return token
 }
 
@@ -83,29 +99,43 @@ func find(all []login, secret string) int {
 
 // logIn uses a token. It returns the cookie for a browser, or nil for a token that is invalid,
 // was used or has expired.
-func (l *logins) logIn(token string) *http.Cookie {
+func (l *logins) logIn(r *http.Request, token string) *http.Cookie {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := find(l.tokens, token)
 	if at < 0 {
 		return nil
 	}
-	s := login{role: l.tokens[at].role, ends: time.Now().Add(loginTime)}
+	s := login{role: l.tokens[at].role}
 	l.tokens = slices.Delete(l.tokens, at, at+1)
-	var value string
-	value, s.hash = newSecret()
-	l.browsers = added(l.browsers, s, maxLogins)
-	return l.newCookie(value, int(loginTime.Seconds()))
+	return l.addBrowser(r, s)
 }
 
-func (l *logins) newCookie(value string, seconds int) *http.Cookie {
-	return &http.Cookie{Name: l.cookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true,
-		SameSite: http.SameSiteStrictMode}
+// add returns the cookie for the browser of a person.
+func (l *logins) add(r *http.Request, p access.Person) *http.Cookie {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addBrowser(r, login{person: p})
+}
+
+// addBrowser returns the cookie for a login. The caller holds the mutex.
+func (l *logins) addBrowser(r *http.Request, s login) *http.Cookie {
+	var value string
+	value, s.hash = newSecret()
+	s.ends = time.Now().Add(loginTime)
+	l.browsers = added(l.browsers, s, maxLogins)
+	return l.newCookie(r, value, int(loginTime.Seconds()))
+}
+
+func (l *logins) newCookie(r *http.Request, value string, seconds int) *http.Cookie {
+	name := l.cookieName(r)
+	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: name != l.cookie}
 }
 
 // login returns the login of a request, or nil.
 func (l *logins) login(r *http.Request) *login {
-	cookie, err := r.Cookie(l.cookie)
+	cookie, err := r.Cookie(l.cookieName(r))
 	if err != nil {
 		return nil
 	}
@@ -120,7 +150,7 @@ func (l *logins) login(r *http.Request) *login {
 
 // logOut ends the login of a request.
 func (l *logins) logOut(r *http.Request) {
-	cookie, err := r.Cookie(l.cookie)
+	cookie, err := r.Cookie(l.cookieName(r))
 	if err != nil {
 		return
 	}
@@ -133,7 +163,7 @@ func (l *logins) logOut(r *http.Request) {
 
 func (c *Console) loginRoutes() []*page.Route {
 	return []*page.Route{
-		{Path: loginPath, Role: page.RoleAnyone, Title: "Log in", View: loginView},
+		{Path: loginPath, Role: page.RoleAnyone, Title: "Log in", View: c.loginView},
 		{Path: loginPath, Role: page.RoleAnyone, Post: true, Serve: c.logIn},
 		{Path: logoutPath, Role: page.RoleViewer, Act: func(r *page.Request) (*page.Outcome, error) {
 			c.logins.logOut(r.Request)
@@ -144,12 +174,25 @@ func (c *Console) loginRoutes() []*page.Route {
 
 // A loginPage is the data of the login page.
 type loginPage struct {
-	Next   string // the page after the login
-	Failed bool
+	Next     string // the page after the login
+	Failed   bool
+	Keys     bool   // a key may log in, besides a token
+	Identity string // the path of the login at the identity provider; empty without it
 }
 
-func loginView(r *page.Request) (*page.View, error) {
-	return &page.View{Template: "login", Data: loginPage{Next: localPath(r.URL.Query().Get("next"))}}, nil
+func (c *Console) loginView(r *page.Request) (*page.View, error) {
+	return &page.View{Template: "login", Data: newLoginPage(c.opts.Access, localPath(r.URL.Query().Get("next")))}, nil
+}
+
+func newLoginPage(a *access.Access, next string) loginPage {
+	p := loginPage{Next: next}
+	if a != nil {
+		p.Keys = a.LogIn != nil
+		if a.Identity != nil {
+			p.Identity = identityPath + "?" + url.Values{"next": {next}}.Encode()
+		}
+	}
+	return p
 }
 
 // localPath returns a path of the console, or "" for the URL of another site.
@@ -170,11 +213,16 @@ func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 		token = after
 	}
 	next := localPath(r.PostFormValue("next"))
-	cookie := c.logins.logIn(token)
+	cookie := c.logins.logIn(r.Request, token)
 	if cookie == nil {
-		c.opts.Logger.Warn("console: login refused: the token is invalid, was used or has expired",
+		cookie = remote{c}.logInKey(r.Request, token)
+	}
+	if cookie == nil {
+		c.opts.Logger.Warn("console: login refused: the token or key is invalid, was used or has expired",
 			"address", r.RemoteAddr)
-		v := &page.View{Title: "Log in", Template: "login", Data: loginPage{Next: next, Failed: true}}
+		data := newLoginPage(c.opts.Access, next)
+		data.Failed = true
+		v := &page.View{Title: "Log in", Template: "login", Data: data}
 		c.showView(w, r, nil, http.StatusForbidden, v)
 		return nil
 	}

@@ -98,6 +98,7 @@ type frame struct {
 	Waiting      int      // items that wait for the person
 	Role         page.Role
 	Who          string // the principal; "" for the local user
+	CanLeave     bool   // the person can log out
 	Version      string
 	Live         bool // the page has a stream
 	Data         any
@@ -154,6 +155,7 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 	if o != nil {
 		f.Title, templates = cmp.Or(v.Title, o.Title), o.templates
 	}
+	f.CanLeave = c.opts.Authenticate == nil
 	if r.Principal != nil {
 		f.Who = r.Principal.Subject
 	}

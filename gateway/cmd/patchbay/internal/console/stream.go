@@ -22,7 +22,7 @@ const (
 	// slowWrite is how long a browser may take to read an update. A slower browser fetches the page
 	// again when it can, in place of updates that it cannot follow.
 	slowWrite = 2 * time.Second
-	// streamWriteTimeout ends the stream of a browser that reads nothing.
+	// streamWriteTimeout ends the stream of a browser that does not read.
 	streamWriteTimeout = 30 * time.Second
 	// heartbeat keeps proxies from ending an idle stream, and detects browsers that left.
 	heartbeat = 15 * time.Second
@@ -92,7 +92,7 @@ func (c *Console) sendChanges(p *shownPage, out *streamWriter) error {
 			return err
 		}
 		if !sleep(p.Context(), time.Until(began.Add(streamPause))) {
-			return nil
+			return c.left(p, out)
 		}
 		var tick <-chan time.Time
 		if every > 0 {
@@ -109,10 +109,18 @@ func (c *Console) sendChanges(p *shownPage, out *streamWriter) error {
 					return err
 				}
 			case <-p.Context().Done():
-				return nil
+				return c.left(p, out)
 			}
 		}
 	}
+}
+
+// left ends a stream whose request has ended: the browser left, or the login ended.
+func (c *Console) left(p *shownPage, out *streamWriter) error {
+	if c.identify(p.Request) {
+		return nil
+	}
+	return out.send("event: end\ndata:\n\n")
 }
 
 // sendPass sends the fragments that changed since the last pass.

@@ -24,7 +24,7 @@ const (
 
 // showsApps reports whether the console has a second origin. A console that other machines open, or that is
 // behind TLS, has no second origin by itself.
-func (c *Console) showsApps() bool { return c.opts.Authenticate == nil || c.opts.ViewOrigin != "" }
+func (c *Console) showsApps() bool { return !isRemote(&c.opts) || c.opts.ViewOrigin != "" }
 
 // listenViews listens for the pages of apps. Browsers may connect to the name localhost at the address ::1,
 // where a program of another user must not take the place of the app.

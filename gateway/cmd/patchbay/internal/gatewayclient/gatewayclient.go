@@ -87,6 +87,9 @@ func Require(ctx context.Context, f *cmdutil.Factory) (*Client, error) {
 	return c, nil
 }
 
+// HTTP returns the client of the connections to the gateway. Any host in its URLs would do.
+func (c *Client) HTTP() *http.Client { return c.http }
+
 // Do sends a request, and decodes the response into result, which may be nil.
 func (c *Client) Do(ctx context.Context, method, path string, body, result any) error {
 	var content io.Reader

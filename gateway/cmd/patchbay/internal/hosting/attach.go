@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -39,9 +40,10 @@ type Attachment struct {
 // Read returns the bytes that arrived with the response first, and then the bytes of the socket.
 func (a *Attachment) Read(b []byte) (int, error) { return a.reader.Read(b) }
 
-// Attach connects to the running gateway as a client that works in the current directory. If no
-// gateway runs, IsNoGateway reports true for the error.
-func Attach(ctx context.Context, f *cmdutil.Factory, profile string) (*Attachment, error) {
+// Attach connects to the running gateway as a client that works in the current directory, of a profile
+// or a server, or of all servers for the zero Route. If no gateway runs, IsNoGateway reports true for
+// the error.
+func Attach(ctx context.Context, f *cmdutil.Factory, r gateway.Route) (*Attachment, error) {
 	path, err := gatewayclient.SocketPath(f)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func Attach(ctx context.Context, f *cmdutil.Factory, profile string) (*Attachmen
 	}
 	a := &Attachment{reader: bufio.NewReader(conn)}
 	a.UnixConn, _ = conn.(*net.UnixConn) // of a socket
-	if err := a.upgrade(profile); err != nil {
+	if err := a.upgrade(r); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -60,13 +62,15 @@ func Attach(ctx context.Context, f *cmdutil.Factory, profile string) (*Attachmen
 }
 
 // upgrade switches a connection from HTTP to MCP messages.
-func (a *Attachment) upgrade(profile string) error {
+func (a *Attachment) upgrade(r gateway.Route) error {
 	query := url.Values{}
 	if dir, err := os.Getwd(); err == nil {
 		query.Set("workspace", dir)
 	}
-	if profile != "" {
-		query.Set("profile", profile)
+	for name, value := range map[string]string{"profile": r.Profile, "server": r.Server} {
+		if value != "" {
+			query.Set(name, value)
+		}
 	}
 	_ = a.SetDeadline(time.Now().Add(attachTimeout)) // fails on a closed connection, as the next call does
 	_, err := io.WriteString(a.UnixConn, "GET /admin/v1/attach?"+query.Encode()+
@@ -89,7 +93,7 @@ func (a *Attachment) upgrade(profile string) error {
 // runningTransport returns a transport to the running gateway. Its requests fail without a gateway.
 func runningTransport(f *cmdutil.Factory) mcp.SessionTransport {
 	var stream io.ReadWriter
-	a, err := Attach(context.Background(), f, "")
+	a, err := Attach(context.Background(), f, gateway.Route{})
 	switch {
 	case err == nil:
 		stream = a

@@ -53,15 +53,17 @@ type Config struct {
 	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.
 	InProcess map[string]func() mcp.Transport
-	misspelt  []string              // warnings about members of the files
-	notes     []string              // messages about ignored parts of the files
-	named     bool                  // whether the user named the file
-	Observer  mcp.Observer          // observes callers and servers; may be nil
-	Prepare   func(o *host.Options) // changes the options of the host; may be nil
+	// Extend, if it is set, adds servers that are in no file to a configuration that is read again.
+	Extend   func(next *Config) error
+	misspelt []string              // warnings about members of the files
+	notes    []string              // messages about ignored parts of the files
+	named    bool                  // whether the user named the file
+	Observer mcp.Observer          // observes callers and servers; may be nil
+	Prepare  func(o *host.Options) // changes the options of the host; may be nil
 	// capabilities limits what servers may ask of the callers; nil sets no limit.
 	capabilities *mcp.ClientCapabilities
 
-	mu      sync.Mutex        // guards the fields below, and targets after a reload
+	mu      sync.Mutex        // guards the fields below, and Targets and Entries after a reload
 	Inputs  map[string]string // by id
 	secrets []string          // of the servers that were connected to, which messages do not show
 }

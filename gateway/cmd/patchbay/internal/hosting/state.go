@@ -35,3 +35,9 @@ func GatewayState() (*bolt.StateStore, error) {
 	}
 	return bolt.OpenState(filepath.Join(dir, "state.db"), nil)
 }
+
+// SecretStamp returns the file that is written when a secret changes: gateways watch it.
+func SecretStamp() (string, error) {
+	dir, err := userdir.Dir("gateway")
+	return filepath.Join(dir, "secrets-changed"), err
+}

@@ -4,7 +4,6 @@ package console
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,22 +24,19 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
 // Options are the flags of "console".
@@ -88,20 +85,20 @@ const shutdownTimeout = 5 * time.Second
 // open serves the console until ctx ends. No process of a server is left.
 func open(ctx context.Context, o *Options) (err error) {
 	f := o.Factory
+	if o.cmd.ArgsLenAtDash() < 0 && slices.Equal(o.Args, []string{target.RunningName}) {
+		return openRunning(ctx, o)
+	}
 	c, start, err := o.config(ctx)
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	if len(c.Fixed) == 0 {
+	if c.Fixed == nil {
 		d := demo.New(build.Version(), &demo.Options{Logger: f.IO.Logger()})
 		defer closeDemo(d)
-		name := demoName
-		for n := 2; c.Entries[name] != nil; n++ {
-			name = fmt.Sprintf("%s-%d", demoName, n)
+		if start, err = addDemo(c, d); err != nil {
+			return err
 		}
-		start = []string{name}
-		c.InProcess = map[string]func() mcp.Transport{name: func() mcp.Transport { return mcp.InMemory(d.Server) }}
-		if err := addServer(c, name, ""); err != nil {
+		if c.Pins, err = hosting.GatewayState(); err != nil {
 			return err
 		}
 	}
@@ -117,15 +114,10 @@ func open(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	gw := gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
-		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events,
-			ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
-				return values.Of(c, c.File, server)
-			}}})
+	gw, reload := newGateway(f, c, h)
 	defer shutdown(gw)
-	opts := o.consoleOptions(h, gw, c)
-	opts.Capture, opts.Mask = c.Capture, h.Operator().Mask
-	opts.Logs, opts.Questions = lines, questions
+	opts := &launch.Options{Factory: f, Config: c, Gateway: gw, Addr: o.Addr, Mask: h.Operator().Mask}
+	opts.Also = func(o *console.Options) { o.Logs, o.Questions = lines, questions }
 	lines.SetMask(opts.Mask)
 	if opts.Checks, err = filepath.Abs(o.Checks); err != nil {
 		return err
@@ -133,130 +125,66 @@ func open(ctx context.Context, o *Options) (err error) {
 	if len(c.Fixed) == 1 {
 		opts.Home = "/explore?" + url.Values{"server": start}.Encode()
 	}
-	web, err := console.New(opts)
+	web, err := launch.New(opts)
 	if err != nil {
-		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (use --addr for another address)", err)}
+		return err
 	}
 	hosting.WarnMisspelt(f, c)
+	defer follow.Follow(ctx, f, c, func(ctx context.Context) *host.Diff {
+		d, _ := reload(ctx) // the error was printed
+		return d
+	})()
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
 	wait.Go(func() { _ = h.Start(ctx, start...) }) // the overview shows errors; ends with ctx
-	wait.Go(func() { o.announce(ctx, web) })
+	wait.Go(func() { launch.Browse(ctx, f, web, !o.NoBrowser) })
 	return web.Serve(ctx)
 }
 
-func (o *Options) consoleOptions(h *host.Host, gw *gateway.Gateway, c *hosting.Config) *console.Options {
-	addr := o.Addr
-	if addr != "" {
-		addr = observe.WithLoopbackHost(addr)
-	}
-	return &console.Options{Admin: gw.AdminClient, Addr: addr, Version: build.Version(), Logger: o.IO.Logger(),
-		Connect: func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
-			return mcp.InMemory(h.For(&policy.Caller{Principal: p, Server: server})), nil
-		},
-		Dial: func(ctx context.Context, server string, _ *mcp.Principal) (mcp.Transport, error) {
-			return o.dial(ctx, c, server)
-		},
-		Target: func(server string) *explore.Target { return targetOf(c, server) },
-		Examine: func(ctx context.Context, server string, d *doctor.Options) (*doctor.Report, error) {
-			return o.examine(ctx, c, server, d)
-		}}
-}
-
-// examine runs the doctor for a server that the user trusts.
-func (o *Options) examine(
-	ctx context.Context, c *hosting.Config, server string, d *doctor.Options,
-) (*doctor.Report, error) {
-	if c.InProcess[server] != nil {
-		return nil, errors.New("the server is a part of this process: there is no connection to check")
-	}
-	t, err := o.trusted(ctx, c, server)
-	if err != nil {
-		return nil, err
-	}
-	d.Dialer = o.Client
-	return doctor.Run(ctx, t, d), nil
-}
-
-// trusted returns a server that the user trusts. The caller may change it.
-func (o *Options) trusted(ctx context.Context, c *hosting.Config, server string) (*target.Target, error) {
-	t, known := c.Fixed[server], c.Targets[server]
-	if t == nil && known == nil {
-		return nil, fmt.Errorf("unknown server %q", server)
-	}
-	if t == nil {
-		return o.Config.Named(ctx, known.Name, target.RefuseTrust)
-	}
-	own := *t
-	return &own, nil
-}
-
-// dial returns a connection of its own to a server, whose messages are recorded.
-func (o *Options) dial(ctx context.Context, c *hosting.Config, server string) (mcp.Transport, error) {
-	if inProcess := c.InProcess[server]; inProcess != nil {
-		return c.Capture.Connect(inProcess(), server, ""), nil
-	}
-	t, err := o.trusted(ctx, c, server)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := hosting.DialServer(ctx, o.Factory, server, t)
-	if err != nil {
-		return nil, err
-	}
-	return c.Capture.Connect(transport, server, ""), nil
-}
-
-// targetOf returns how other programs reach a server, without secrets.
-func targetOf(c *hosting.Config, server string) *explore.Target {
-	t := &explore.Target{}
-	if c.InProcess[server] != nil {
-		t.Command = []string{"patchbay", "serve", "--stdio"}
-		return t
-	}
-	if s := c.Entries[server]; s != nil {
-		t.Name, t.URL = c.Targets[server].Name, s.URL
-		if s.Command != "" {
-			t.Command = append([]string{s.Command}, s.Args...)
+// newGateway returns the gateway whose admin API the console uses, and a function that reads the files
+// again.
+func newGateway(f *cmdutil.Factory, c *hosting.Config, h *host.Host) (
+	gw *gateway.Gateway, reload func(ctx context.Context) (*host.Diff, error),
+) {
+	var reloading sync.Mutex
+	var inForce atomic.Pointer[config.File]
+	inForce.Store(c.File)
+	reload = func(ctx context.Context) (*host.Diff, error) {
+		reloading.Lock()
+		defer reloading.Unlock()
+		d, now, _, err := follow.Reload(ctx, f, c, h, "")
+		if err == nil {
+			inForce.Store(now)
 		}
+		follow.PrintReload(f, c, "console", d, err)
+		return d, err
 	}
-	if fixed := c.Fixed[server]; fixed != nil {
-		t.URL, t.Command = fixed.URL, fixed.Command
-	}
-	if t.URL != "" {
-		t.URL = target.PublicURL(t.URL)
-	}
-	t.Command = target.PublicArguments(t.Command)
-	return t
+	return gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
+		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events, Reload: reload,
+			ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
+				return values.Of(c, inForce.Load(), server)
+			}}}), reload
 }
 
-// announce prints the URL on standard error and opens the browser. On a terminal, each line of
-// standard input prints a URL with a fresh token.
-func (o *Options) announce(ctx context.Context, web *console.Console) {
-	f := o.Factory
-	page := web.URL()
-	f.IO.Err.Printf("patchbay console: %s", page)
-	if !f.IO.MayPrompt() {
-		return
+// addDemo adds the demo server to a configuration, and to each configuration that is read later. It
+// returns the name of the server.
+func addDemo(c *hosting.Config, d *demo.Demo) (names []string, err error) {
+	name := demoName
+	for n := 2; c.Entries[name] != nil; n++ {
+		name = fmt.Sprintf("%s-%d", demoName, n)
 	}
-	f.IO.Err.Printf("Press Enter for a new link, Ctrl-C to end.")
-	if !o.NoBrowser && !f.Login.Headless {
-		browse := f.Ask.Open
-		if browse == nil {
-			browse = oauthclient.OpenBrowser
+	c.InProcess = map[string]func() mcp.Transport{name: func() mcp.Transport { return mcp.InMemory(d.Server) }}
+	// The version identifies the server: the demo of another version has other definitions.
+	entry := map[string]any{"command": "patchbay", "args": []string{"serve", build.Version()}}
+	c.Extend = func(next *hosting.Config) error {
+		if next.Entries[name] != nil {
+			return fmt.Errorf("the new server %q has the name of the demo server: restart the console", name)
 		}
-		if err := browse(ctx, page); err != nil && ctx.Err() == nil {
-			f.IO.Err.Printf("Could not open a browser: open the page yourself.")
-		}
+		return launch.AddServer(next, name, entry)
 	}
-	for {
-		if _, err := f.IO.In.ReadLine(ctx); err != nil {
-			return
-		}
-		f.IO.Err.Printf("patchbay console: %s", web.URL())
-	}
+	return []string{name}, c.Extend(c)
 }
 
 func closeDemo(d *demo.Demo) {
@@ -301,30 +229,19 @@ func (o *Options) config(ctx context.Context) (c *hosting.Config, start []string
 		}
 		c.Fixed[name] = t
 		start = append(start, name)
-		if err = cmp.Or(f.Config.AddToTarget(ctx, t), addServer(c, name, t.URL)); err != nil {
+		if err = cmp.Or(f.Config.AddToTarget(ctx, t), launch.AddServer(c, name, typeOf(t))); err != nil {
 			return nil, nil, err
 		}
 	}
 	return c, start, nil
 }
 
-// addServer adds a server whose connections c itself makes. The entry only states its type.
-func addServer(c *hosting.Config, name, address string) error {
-	entry := map[string]string{"command": "patchbay"}
-	if address != "" {
-		entry = map[string]string{"url": "http://127.0.0.1"}
+// typeOf returns an entry of the type of a target.
+func typeOf(t *target.Target) map[string]any {
+	if t.URL != "" {
+		return map[string]any{"url": "http://127.0.0.1"}
 	}
-	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{name: entry}})
-	if err != nil {
-		return err
-	}
-	f, err := config.Parse(text)
-	if err != nil {
-		return err
-	}
-	c.Servers = append(c.Servers, config.Entry{Name: name, File: f, Server: name})
-	c.File = config.Merge(c.Settings, c.Servers)
-	return nil
+	return map[string]any{"command": "patchbay"}
 }
 
 // targets returns the targets of the command line: URLs, or servers of the configuration files.

@@ -11,7 +11,8 @@ func TestServeFlags(t *testing.T) {
 		"serve": {Addr: defaultAddr},
 		"serve --addr :0 --auth demo --ops :1 --pprof --quiet --tasks memory --insecure-no-auth": {Addr: ":0", Auth: "demo",
 			Ops: ":1", Pprof: true, Quiet: true, Tasks: "memory", NoAuth: true},
-		"serve --stdio": {Addr: defaultAddr, Stdio: true},
-		"serve x":       nil,
+		"serve --stdio":   {Addr: defaultAddr, Stdio: true},
+		"serve --console": {Addr: defaultAddr, Console: "127.0.0.1:6280"},
+		"serve x":         nil,
 	})
 }

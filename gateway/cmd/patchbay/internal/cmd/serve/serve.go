@@ -12,8 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
@@ -33,6 +36,7 @@ type Options struct {
 	cmdutil.Invocation
 	Addr, Auth, Ops string
 	Tasks           string // the file, or "memory"
+	Console         string // the address of the console; empty for none
 	Stdio, NoAuth   bool
 	Pprof           bool // at Ops
 	Quiet           bool // do not print requests
@@ -52,6 +56,8 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().StringVar(&o.Ops, "ops", "",
 		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
 	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
+	cmd.Flags().StringVar(&o.Console, "console", "", "serve a web console of the server at this `host:port`")
+	cmd.Flags().Lookup("console").NoOptDefVal = console.DefaultAddr
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd
@@ -75,6 +81,8 @@ func (o *Options) check() error {
 		return errors.New("--pprof needs --ops: profiles are served at its address")
 	case o.Ops != "" && o.Stdio:
 		return observe.ErrOpsStdio
+	case o.Console != "" && o.Stdio:
+		return errors.New("--console is for HTTP: use \"patchbay console -- patchbay serve --stdio\"")
 	}
 	if err := checkAuth(o.Auth, o.Addr, o.Stdio); err != nil || !o.NoAuth {
 		return err
@@ -139,9 +147,21 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	if !o.Quiet {
 		opts.Middleware = []mcp.Middleware{func(next mcp.Handler) mcp.Handler { return printRequests(f, next) }}
 	}
+	var ring *capture.Ring
+	if o.Console != "" {
+		ring = capture.New(nil)
+		opts.Middleware = append(opts.Middleware, ring.Middleware("demo"))
+	}
 	d, err := newDemo(ctx, f, o.Tasks, addrName(o.Addr, listener.Addr()), opts)
 	if err != nil {
 		return err
+	}
+	if ring != nil {
+		stop, err := launch.Demo(ctx, f, o.Console, d.Server, ring)
+		if err != nil {
+			return errors.Join(err, d.end())
+		}
+		defer stop()
 	}
 	h := mcphttp.NewHandler(d.Server, &mcphttp.Options{Logger: f.IO.Logger()})
 	if err := b.ObserveStats(d.Server, d.Tasks, h); err != nil {

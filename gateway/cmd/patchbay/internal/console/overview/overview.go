@@ -6,16 +6,18 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // overviewEvery is how often the overview is rendered without an event: no event reports that a
@@ -27,7 +29,7 @@ var templates embed.FS
 
 // New returns the screen.
 func New(site *page.Site) *page.Screen {
-	o := &overview{site: site, tools: map[string]*toolNames{}}
+	o := &overview{site: site, tools: map[toolsKey]*toolNames{}}
 	return &page.Screen{Templates: templates, Heard: o.heard, Routes: []*page.Route{
 		{Path: "/", Role: page.RoleViewer, Title: "Overview", Key: "o", Order: 10, View: o.view},
 		{Path: "/palette", Role: page.RoleViewer, Serve: o.palette},
@@ -45,9 +47,15 @@ type overview struct {
 	site *page.Site
 
 	mu    sync.Mutex // guards the fields below
-	tools map[string]*toolNames
+	tools map[toolsKey]*toolNames
 	loads int
 }
+
+// A toolsKey identifies the tools of a server that a person may use.
+type toolsKey struct{ server, person string }
+
+// maxTools bounds the lists that are held, of all persons. A list is loaded again when it is missing.
+const maxTools = 10_000
 
 // toolNames are the names of the tools of a server, while the server is in a state.
 type toolNames struct {
@@ -111,7 +119,7 @@ func (o *overview) view(r *page.Request) (*page.View, error) {
 	for i := range p.Servers {
 		s := &p.Servers[i]
 		*s = serverRow{Row: rows[i], ID: "server-" + page.ElementID(rows[i].Name), Role: r.Role,
-			Tools: o.toolsOf(&rows[i])}
+			Tools: o.toolsOf(&rows[i], r.Principal)}
 		p.Status.Total++
 		switch s.Kind() {
 		case "ok":
@@ -146,43 +154,48 @@ const (
 	toolsTimeout = 20 * time.Second
 )
 
-// toolsOf returns the tools of a connected server, or nil. It loads them in the background, because
-// a page must not wait for a server.
-func (o *overview) toolsOf(s *servers.Row) *toolNames {
+// toolsOf returns the tools of a connected server that a person may use, or nil. It loads them in the
+// background, because a page must not wait for a server.
+func (o *overview) toolsOf(s *servers.Row, person *mcp.Principal) *toolNames {
 	if !s.IsConnected() {
 		return nil
 	}
 	epoch := fmt.Sprint(s.Starts, s.Revision)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.tools[s.Name]
+	key := toolsKey{s.Name, person.Key()}
+	t := o.tools[key]
 	if t != nil && t.epoch == epoch {
 		return t
 	}
 	o.loads++
 	t = &toolNames{epoch: epoch, load: o.loads}
-	o.tools[s.Name] = t
+	if len(o.tools) >= maxTools {
+		clear(o.tools)
+	}
+	o.tools[key] = t
 	name := s.Name
 	o.site.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
 		defer cancel()
-		names, err := o.load(ctx, name)
+		names, err := o.load(ctx, name, person)
 		loaded := &toolNames{Names: names, Loaded: true, epoch: epoch, load: t.load}
 		if err != nil {
 			loaded.Err = page.ErrorText(err)
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.tools[name] == t { // nobody has forgotten it
-			o.tools[name] = loaded
+		if o.tools[key] == t { // nobody has forgotten it
+			o.tools[key] = loaded
 			o.site.Changed()
 		}
 	})
 	return t
 }
 
-// load lists the names of the tools of a server.
-func (o *overview) load(ctx context.Context, server string) (names []string, err error) {
+// load lists the names of the tools of a server that a person may use. A server that the person may not
+// use has none.
+func (o *overview) load(ctx context.Context, server string, person *mcp.Principal) (names []string, err error) {
 	for cursor := ""; len(names) < maxToolNames; {
 		var list struct {
 			Items      []json.RawMessage `json:"items"`
@@ -192,7 +205,11 @@ func (o *overview) load(ctx context.Context, server string) (names []string, err
 		if cursor != "" {
 			q.Set("cursor", cursor)
 		}
-		if err := o.site.Call(ctx, nil, http.MethodGet, "/catalogue?"+q.Encode(), nil, &list); err != nil {
+		err := o.site.Call(ctx, person, http.MethodGet, "/catalogue?"+q.Encode(), nil, &list)
+		if p, ok := errors.AsType[*gateway.Problem](err); ok && p.Status == http.StatusNotFound {
+			return nil, nil
+		}
+		if err != nil {
 			return names, err
 		}
 		for _, item := range list.Items {
@@ -219,9 +236,5 @@ func (o *overview) heard(e page.Event) {
 func (o *overview) forget(server string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, name := range slices.Collect(maps.Keys(o.tools)) {
-		if server == "" || name == server {
-			delete(o.tools, name)
-		}
-	}
+	maps.DeleteFunc(o.tools, func(key toolsKey, _ *toolNames) bool { return server == "" || key.server == server })
 }

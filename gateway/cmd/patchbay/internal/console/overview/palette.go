@@ -41,7 +41,7 @@ func (o *overview) palette(w http.ResponseWriter, r *page.Request) error {
 	}
 	for i := range rows {
 		server := rows[i].Name
-		t := o.toolsOf(&rows[i])
+		t := o.toolsOf(&rows[i], r.Principal)
 		if t == nil {
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/secrets"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
@@ -231,15 +229,9 @@ func secretsOf(s *config.Server) (names []string) {
 	return names
 }
 
-// SecretStamp returns the file that is written when a secret changes: gateways watch it.
-func SecretStamp() (string, error) {
-	dir, err := userdir.Dir("gateway")
-	return filepath.Join(dir, "secrets-changed"), err
-}
-
 // secretChanged makes running gateways use a changed secret, and records the change.
 func secretChanged(ctx context.Context, f *cmdutil.Factory, action, name string) {
-	path, err := SecretStamp()
+	path, err := hosting.SecretStamp()
 	if err == nil {
 		const mode = 0o600
 		err = os.WriteFile(path, []byte(time.Now().Format(time.RFC3339Nano)), mode)

@@ -60,7 +60,8 @@ func stateKey(ctx context.Context, v *vault.Vault) ([][]byte, error) {
 // A GatewayReport is where a gateway serves, in JSON.
 type GatewayReport struct {
 	URL     string       `json:"url"`
-	Ops     string       `json:"ops,omitempty"` // without a path
+	Ops     string       `json:"ops,omitempty"`     // without a path
+	Console string       `json:"console,omitempty"` // without the token of a login
 	Servers []string     `json:"servers"`
 	Key     *keyLocation `json:"key,omitzero"` // absent without authorization
 }

@@ -13,6 +13,8 @@ func TestGatewayFlags(t *testing.T) {
 		"gateway name --profile work":         {Profile: "work", Args: []string{"name"}},
 		"gateway --addr :1 -- server x":       {Addr: ":1", Args: []string{"server", "x"}},
 		"gateway --ops :2 --insecure-no-auth": {Ops: ":2", NoAuth: true},
+		"gateway --console --capture always":  {Console: "127.0.0.1:6280", Capture: "always"},
+		"gateway --console=:3":                {Console: ":3"},
 		"gateway --port 1":                    nil,
 	})
 }

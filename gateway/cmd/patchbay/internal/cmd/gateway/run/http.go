@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/keys"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
@@ -66,8 +67,17 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 		return err
 	}
 	g.observed.Ready(ctx, g.readiness)
+	serveConsole := func(context.Context) (stop func()) { return func() {} }
+	if g.console != nil {
+		serveConsole, err = launch.Gateway(f, g.console, &launch.Options{Factory: f, Config: g.Config, Gateway: gw,
+			Mask: g.Host.Operator().Mask}, opts)
+		if err != nil {
+			return err
+		}
+	}
 	defer serveAdmin(ctx, f, g, gw)()
 	announceGateway(f, g, gatewayBase(settings, l.Addr()), key)
+	defer serveConsole(ctx)()
 	return gw.Serve(ctx, l)
 }
 

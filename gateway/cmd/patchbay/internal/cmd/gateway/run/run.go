@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/status"
@@ -30,6 +31,8 @@ type Options struct {
 	*cmdutil.Factory
 	Addr, Profile string
 	Ops           string // the address of the ops listener
+	Console       string // the address of the console; empty for that of the settings
+	Capture       string // when the console keeps messages; empty for the settings
 	Stdio, NoAuth bool
 	Own           bool     // never uses the running gateway
 	Args          []string // the target; empty for the configuration
@@ -52,6 +55,7 @@ type Run struct {
 	rejected    atomic.Pointer[string]      // why the files are not in force; nil if they are
 	attached    *hosting.Attachment         // to the running gateway; nil if this process serves the client
 	observed    *observe.Observation        // of requests
+	console     *gatewayconfig.Console      // of the command line and the settings; nil for none
 }
 
 // gatewayTarget returns the configuration of the target of the command line.

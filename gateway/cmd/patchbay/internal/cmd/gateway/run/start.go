@@ -10,13 +10,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/minheap"
+	"github.com/patchbay-mcp/patchbay/host"
 )
 
 // NewCmdRun returns the command "gateway" without its subcommands.
@@ -39,6 +44,10 @@ func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	flags.StringVar(&o.Profile, "profile", "", "serve only this `profile` of the settings")
 	flags.BoolVar(&o.NoAuth, "insecure-no-auth", false, "accept local programs without a key")
 	flags.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
+	flags.StringVar(&o.Console, "console", "", "serve the web console, at this `host:port`")
+	flags.Lookup("console").NoOptDefVal = console.DefaultAddr
+	flags.StringVar(&o.Capture, "capture", "", "when the console keeps messages: `time` is watched (default: while a "+
+		"browser shows it) or always")
 	cmdutil.AddLogFormat(f, o.cmd)
 	return o.cmd
 }
@@ -65,6 +74,8 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 		return errors.New("--addr and --insecure-no-auth are for HTTP: --stdio opens no port and needs no key")
 	case g.Stdio && g.Ops != "":
 		return observe.ErrOpsStdio
+	case g.Stdio && g.Console != "":
+		return errors.New("--console is for HTTP: use \"patchbay console\" beside a gateway on stdio")
 	case g.Own && !g.Stdio:
 		return errors.New("--own is for --stdio: a gateway over HTTP serves in its own process")
 	case cmd.ArgsLenAtDash() < 0 && len(args) > 1:
@@ -89,6 +100,11 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 	if err != nil {
 		return err
 	}
+	if !g.Stdio { // several gateways on stdio may have one configuration
+		if g.console, err = launch.Settings(g.Config.File, g.Console, g.Capture); err != nil {
+			return err
+		}
+	}
 	if g.NoAuth {
 		return cmdutil.CheckNoAuth(hosting.GatewayAddr(g.Config.Settings, g.Addr))
 	}
@@ -102,6 +118,9 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	if !g.Stdio {
 		minheap.Set()
 		g.Config.Events = gateway.NewEventLog()
+	}
+	if g.console != nil {
+		g.Config.Capture = capture.New(&capture.Options{Always: g.Capture == launch.CaptureAlways})
 	}
 	if err := observeGateway(ctx, f, g); err != nil {
 		return err
@@ -133,7 +152,8 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	defer context.AfterFunc(ctx, g.Host.Operator().EndApprovals)()
 	hosting.WarnMisspelt(f, g.Config)
 	defer ReportServers(ctx, f, g)()
-	defer followConfig(ctx, f, g)()
+	reload := func(ctx context.Context) *host.Diff { return reloadConfig(ctx, f, g) }
+	defer follow.Follow(ctx, f, g.Config, reload)()
 	if g.Stdio {
 		if err := g.observed.ObserveStats(g.Host); err != nil {
 			return err
@@ -154,7 +174,7 @@ func attachStdio(f *cmdutil.Factory, g *Run) {
 	if !g.Stdio || g.Own || len(g.Args) > 0 || g.cmd.ArgsLenAtDash() >= 0 {
 		return
 	}
-	a, err := hosting.Attach(g.cmd.Context(), f, g.Profile)
+	a, err := hosting.Attach(g.cmd.Context(), f, gateway.Route{Profile: g.Profile})
 	switch {
 	case err == nil:
 		g.attached = a

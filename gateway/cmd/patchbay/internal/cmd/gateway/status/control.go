@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/run"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
@@ -142,7 +142,7 @@ func reload(ctx context.Context, o *cmdutil.Invocation) error {
 
 // printReload prints what a reload has changed.
 func printReload(f *cmdutil.Factory, d *host.Diff) {
-	parts := run.DiffParts(d)
+	parts := follow.DiffParts(d)
 	if len(parts) == 0 {
 		parts = []string{"nothing has changed"}
 	}

@@ -1,0 +1,103 @@
+package launch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
+	"github.com/patchbay-mcp/patchbay/host/config"
+)
+
+// Times at which a console keeps messages.
+const (
+	CaptureWatched = "watched" // while a browser shows it
+	CaptureAlways  = "always"
+)
+
+// Settings returns the console of a gateway from the flags --console and --capture and the settings, or
+// nil without a console.
+func Settings(file *config.File, addr, capture string) (*gatewayconfig.Console, error) {
+	settings, err := gatewayconfig.Read(file)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the host returns it
+	}
+	c := settings.Console
+	if c == nil && addr != "" {
+		c = &gatewayconfig.Console{Listen: console.DefaultAddr}
+	}
+	switch {
+	case !slices.Contains([]string{"", CaptureWatched, CaptureAlways}, capture):
+		return nil, fmt.Errorf("invalid --capture %q: want watched or always", capture)
+	case c == nil && capture != "":
+		return nil, errors.New("--capture is for the messages that the console keeps: use it with --console")
+	case c == nil:
+		return nil, nil
+	}
+	c.Listen = observe.WithLoopbackHost(cmp.Or(addr, c.Listen))
+	if c.PublicURL == "" && !cmdutil.IsLoopbackAddr(c.Listen) {
+		return nil, fmt.Errorf("invalid address %q of the console: other machines reach it, and its pages would be "+
+			"sent unencrypted: want a loopback address, or the setting console.publicURL with the https URL of a "+
+			"reverse proxy", c.Listen)
+	}
+	return c, nil
+}
+
+// keyCommand creates a key for the console.
+const keyCommand = `"patchbay gateway keys new NAME --console viewer|operator"`
+
+// Gateway opens the console of a gateway, which listens until the function that serve returns is called.
+// serve prints its URL: on a terminal the URL logs the local user in; elsewhere the output may be a log
+// that others read.
+func Gateway(
+	f *cmdutil.Factory, c *gatewayconfig.Console, o *Options, auth *gateway.Options,
+) (serve func(ctx context.Context) (stop func()), err error) {
+	o.Addr, o.Access = c.Listen, &access.Access{URL: c.PublicURL}
+	if auth.KeyStore != nil {
+		o.Access.LogIn = access.Keys(o.Gateway)
+	}
+	if c.Roles != nil && auth.OAuth != nil {
+		base := cmp.Or(c.PublicURL, "http://"+c.Listen)
+		if o.Access.Identity, err = access.NewIdentity(auth.OAuth, c.Roles, base); err != nil {
+			return nil, err
+		}
+	}
+	web, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (stop func()) {
+		ctx, cancel := context.WithCancel(ctx)
+		var wait sync.WaitGroup
+		wait.Go(func() { // ends with ctx
+			if err := web.Serve(ctx); err != nil {
+				f.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
+			}
+		})
+		if c.PublicURL != "" {
+			f.IO.Err.Printf("patchbay console: %s, with a key of %s", c.PublicURL, keyCommand)
+		}
+		switch {
+		case f.IO.Err.Terminal && term.IsTerminal(f.IO.In.R):
+			f.IO.Err.Printf("patchbay console: %s\nPress Enter for a new link.", web.URL())
+			wait.Go(func() { renew(ctx, f, web) })
+		case f.IO.Err.Terminal:
+			f.IO.Err.Printf("patchbay console: %s", web.URL())
+		case c.PublicURL == "":
+			f.IO.Err.Printf("patchbay console: %s, with a key of %s", web.Base(), keyCommand)
+		}
+		return func() {
+			cancel()
+			wait.Wait()
+		}
+	}, nil
+}
