@@ -107,8 +107,10 @@ type Restored struct {
 func (s *Server) Restore(
 	ctx context.Context, c Caller, keep func(catalogue.Kind, *catalogue.List) *catalogue.List,
 ) (found Restored, ok bool) {
-	r := s.read(ctx)
-	defer s.keep(r)
+	r, err := s.read(ctx)
+	if err == nil {
+		defer s.keep(r)
+	}
 	if r.Capabilities == nil || c.Key != "" && !r.Common {
 		return found, false
 	}

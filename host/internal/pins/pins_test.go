@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
@@ -96,6 +100,62 @@ func TestCheckReturnsTheErrorOfReadingLists(t *testing.T) {
 	err := pins.Check(t.Context(), &lists{server: s, failed: failed}, pins.TargetOf(policy.ActionCall, "buy"))
 	if !errors.Is(err, failed) {
 		t.Errorf("Check: %v, want %v", err, failed)
+	}
+}
+
+// A busy state takes long to read until the read of a failing context, which fails.
+type busy struct {
+	state.Memory
+	ended atomic.Bool
+}
+
+type failing struct{}
+
+func (b *busy) Get(ctx context.Context, kind, key string) ([]byte, uint64, error) {
+	const long = 2 * time.Millisecond // from which a sync.Mutex passes to the goroutine that waits longest
+	if b.ended.Load() {
+		return b.Memory.Get(ctx, kind, key)
+	}
+	for began := time.Now(); time.Since(began) < long; {
+		runtime.Gosched()
+	}
+	if ctx.Value(failing{}) != nil && !b.ended.Swap(true) {
+		return nil, 0, errors.New("disk is busy")
+	}
+	return b.Memory.Get(ctx, kind, key)
+}
+
+// The empty record of a failed read is not kept, also if another read succeeds before the failed call ends.
+func TestFailedReadIsNotKept(t *testing.T) {
+	const attempts, readers = 10, 4 // the calls must end in an order that is rare
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for range attempts {
+		store := &busy{}
+		store.ended.Store(true)
+		s := func() *pins.Server {
+			return pins.New(pins.Options{Server: "shop", Identity: "id", State: store, First: true,
+				Logger: slog.New(slog.DiscardHandler), Quarantined: func(error, []*pin.Pin) {}})
+		}
+		s().ReviewAbout(t.Context(), pins.Caller{}, &pins.Start{About: pins.NewAbout("sells", "shop")})
+		store.ended.Store(false)
+		shop := s()
+		var all sync.WaitGroup
+		read := func() {
+			for range readers {
+				if found, err := shop.Pins(t.Context()); err != nil || len(found) != 2 {
+					t.Errorf("got %d pins, %v, want 2", len(found), err)
+				}
+			}
+		}
+		all.Go(read)
+		all.Go(func() { shop.Approved(context.WithValue(t.Context(), failing{}, true)) })
+		for range readers {
+			all.Go(read)
+		}
+		all.Wait()
+		if got := shop.Approved(t.Context()).Instructions; got != "sells" {
+			t.Fatalf("got instructions %q, want those of the record", got)
+		}
 	}
 }
 

@@ -74,23 +74,24 @@ func (s *Server) load(ctx context.Context) *pinrecord.Record {
 	if r := s.record.Load(); r != nil {
 		return r
 	}
-	r := s.read(ctx)
-	s.keep(r)
+	r, err := s.read(ctx)
+	if err == nil {
+		s.keep(r)
+	}
 	return r
 }
 
 // keep keeps a record that was read, unless a record is kept already. It drops the texts of lists: they would take
-// most of the memory of a host.
+// most of the memory of a host. The empty record after an error must not be kept: another call may have read the
+// state since, and then nothing would read the record again.
 func (s *Server) keep(r *pinrecord.Record) {
-	if s.err.Load() == nil {
-		r.DropTexts()
-		s.record.CompareAndSwap(nil, r)
-	}
+	r.DropTexts()
+	s.record.CompareAndSwap(nil, r)
 }
 
 // read returns a record that the caller may change: the record in the state or, if that cannot be read, an empty
-// record.
-func (s *Server) read(ctx context.Context) *pinrecord.Record {
+// record and the error.
+func (s *Server) read(ctx context.Context) (*pinrecord.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, version, err := pinrecord.Get(ctx, s.options.State, s.options.Identity)
@@ -100,7 +101,7 @@ func (s *Server) read(ctx context.Context) *pinrecord.Record {
 	} else if s.record.Load() == nil {
 		s.version = version
 	}
-	return r
+	return r, err
 }
 
 // failed stores the outcome of an access to the state.
@@ -233,9 +234,9 @@ func (s *Server) Refresh(ctx context.Context) bool {
 
 // Pins returns the pins of the server.
 func (s *Server) Pins(ctx context.Context) (pins []*pin.Pin, err error) {
-	r := s.read(ctx)
-	if failed := s.err.Load(); failed != nil {
-		return nil, fmt.Errorf("host: pins of server %.64q: %w", s.options.Server, *failed)
+	r, err := s.read(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("host: pins of server %.64q: %w", s.options.Server, err)
 	}
 	for _, n := range r.Names() {
 		pins = append(pins, newPin(s.options.Identity, r, n.Kind, n.Name))
