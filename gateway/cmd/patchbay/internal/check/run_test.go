@@ -140,6 +140,7 @@ func TestDifferences(t *testing.T) {
 	for _, c := range []struct{ value, assertion, want string }{
 		{`20`, `"equals": 20.0`, ""}, {`1e2`, `"equals": 100`, ""},
 		{`12345678901234567890`, `"equals": 12345678901234567891`, "/structuredContent/value: got 12345678901234567890, want 12345678901234567891"},
+		{`1e10000000000000000000`, `"equals": 1e9999999999999999999`, "got 1e10000000000000000000"},
 		{`0.1`, `"equals": 0.10000000000000001`, "got 0.1, want 0.10000000000000001"},
 		{`{"a": 1, "b": [1, {"c": "x"}]}`, `"equals": {"b": [1, {"c": "x"}], "a": 1}`, ""},
 		{`{"a": 1, "b": [1, {"c": "x"}]}`, `"equals": {"b": [1, {"c": "y"}], "a": 1}`, `value/b/1/c: got "x", want "y"`},
