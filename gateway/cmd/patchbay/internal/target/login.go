@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +28,12 @@ func (t *Target) MissingScopes(ctx context.Context, scopes []string) string {
 	return strings.Join(Difference(scopes, now.Scopes), " ")
 }
 
-// Argument returns the target as an argument of a command line.
+// Argument returns the target as an argument of a command line, without secrets.
 func (t *Target) Argument(config string) string {
 	if config != "" && t.From != "" {
 		return term.ShellWord(t.Name) + " --config " + term.ShellWord(config)
 	}
-	return term.ShellWord(t.Name)
+	return term.ShellWord(t.Masked(cmp.Or(t.Name, t.URL)))
 }
 
 // Difference returns the elements of list that are not in other.
@@ -54,7 +55,7 @@ func (t *Target) MayLogIn() error {
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Scheme != "https" && !netx.IsLocalHost(u.Hostname()) {
-		return fmt.Errorf("invalid target %q for a login: must be https, or http on a loopback address", t.URL)
+		return fmt.Errorf("invalid target %q for a login: want https, or http on a loopback address", PublicURL(t.URL))
 	}
 	return nil
 }

@@ -96,7 +96,8 @@ func (t *Target) HideFlags() {
 	}
 	for i, public := range PublicArguments(t.Command) {
 		shown, isHidden := strings.CutSuffix(public, Hidden)
-		add(isHidden, strings.TrimPrefix(t.Command[i], shown))
+		isText := strings.Contains(strings.TrimSuffix(shown, ": "), " ") // such as a script with a message
+		add(isHidden && !isText, strings.TrimPrefix(t.Command[i], shown))
 	}
 	if u, err := url.Parse(t.URL); err == nil {
 		password, _ := u.User.Password()

@@ -154,7 +154,7 @@ func (p *Finder) unknownServer(name string, known []string) error {
 func CheckServerURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("invalid server URL %.200q: want http://… or https://…", text)
+		return fmt.Errorf("invalid server URL %.200q: want http://… or https://…", PublicURL(text))
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func ExpandedTarget(s *config.Server, path string) *Target {
 	return t
 }
 
-// AddToTarget adds the flags of the command line to a target.
+// AddToTarget adds the flags of the command line to a target, and hides its credentials in messages.
 func (p *Finder) AddToTarget(ctx context.Context, t *Target) error {
 	f := p.Flags
 	if t.Host != nil {
@@ -227,7 +227,7 @@ func (p *Finder) AddToTarget(ctx context.Context, t *Target) error {
 	for _, line := range f.Header {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return fmt.Errorf("invalid --header %q: want Name:value", line)
+			return fmt.Errorf("invalid --header %q: want Name:value", strings.Fields(line + " ?")[0])
 		}
 		t.Header.Set(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
@@ -236,13 +236,14 @@ func (p *Finder) AddToTarget(ctx context.Context, t *Target) error {
 	}
 	for _, line := range f.Environment {
 		if strings.IndexByte(line, '=') <= 0 {
-			return fmt.Errorf("invalid --env %q: want KEY=value", line)
+			return fmt.Errorf("invalid --env %q: want KEY=value", strings.Fields(line + " ?")[0])
 		}
 	}
 	t.Environment = append(t.Environment, f.Environment...)
 	if f.Directory != "" {
 		t.Directory = f.Directory
 	}
+	t.HideFlags()
 	return nil
 }
 

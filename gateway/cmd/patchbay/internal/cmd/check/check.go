@@ -85,7 +85,6 @@ func start(ctx context.Context, o *Options) error {
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	o.Target.HideFlags() // reports are published
 	report, err := file.Run(ctx, o.options(file))
 	if err != nil {
 		return exit.UsageError(err) // of --only, unless the user interrupts
