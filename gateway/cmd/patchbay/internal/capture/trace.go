@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
@@ -24,6 +25,8 @@ const maxPending = 10_000
 type connection struct {
 	ring           *Ring
 	server, caller string
+
+	observed atomic.Bool // a transport below records the HTTP requests
 
 	mu       sync.Mutex // guards the fields below
 	process  uint64     // the exchange of the process, or 0
@@ -50,7 +53,11 @@ func (r *Ring) connection(server, caller string) *connection {
 // Connect records the messages of a transport, which must be unused, and the output of its process. It
 // returns the transport, and panics as [mcp.Trace] does. caller is empty for the local user.
 func (r *Ring) Connect(t mcp.Transport, server, caller string) mcp.Transport {
-	c := r.connection(server, caller)
+	return r.connection(server, caller).connect(t)
+}
+
+// connect records the messages of a transport.
+func (c *connection) connect(t mcp.Transport) mcp.Transport {
 	if command, ok := t.(*mcp.CommandTransport); ok {
 		report := command.Started
 		command.Started = func(pid int) {
@@ -65,16 +72,18 @@ func (r *Ring) Connect(t mcp.Transport, server, caller string) mcp.Transport {
 	return mcp.Trace(t, c.frame)
 }
 
-// Dial returns a function for [host.Options] that records the connections of another.
+// Dial returns a function for [host.Options] that records the connections of another, with the HTTP
+// requests of the clients that [Observe] returns for its context.
 func (r *Ring) Dial(
 	dial func(ctx context.Context, s *config.Server) (mcp.Transport, error),
 ) func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
 	return func(ctx context.Context, s *config.Server) (mcp.Transport, error) {
-		t, err := dial(ctx, s)
+		c := r.connection(s.Name, callerName(host.CallerFrom(ctx)))
+		t, err := dial(context.WithValue(ctx, connectionKey{}, c), s)
 		if err != nil {
 			return nil, err
 		}
-		return r.Connect(t, s.Name, callerName(host.CallerFrom(ctx))), nil
+		return c.connect(t), nil
 	}
 }
 
@@ -139,7 +148,9 @@ func (c *connection) frame(f mcp.Frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f.Message == nil {
-		c.withoutMessage(&f)
+		if !c.observed.Load() {
+			c.withoutMessage(&f)
+		}
 		return
 	}
 	m := f.Message

@@ -433,6 +433,7 @@ func DialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.
 		return command, nil
 	}
 	if client := host.ClientFrom(ctx); client != nil { // with the credentials of the caller
+		client = capture.Observe(ctx, client, nil)
 		opts := &mcphttp.TransportOptions{Header: t.Header, Logger: f.IO.Logger(), Client: client, InsecureHTTP: true}
 		return mcphttp.NewTransport(t.URL, opts), nil
 	}
@@ -445,6 +446,7 @@ func DialServer(ctx context.Context, f *cmdutil.Factory, name string, t *target.
 	if t.Auth != nil {
 		opts.Client = &http.Client{Transport: &loginAdvice{t.Auth, cmdutil.LoginCommandLine(f, t, nil)}}
 	}
+	opts.Client = capture.Observe(ctx, opts.Client, f.Client.Net.NewBase)
 	return mcphttp.NewTransport(t.URL, opts), nil
 }
 

@@ -1,0 +1,168 @@
+package capture
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+// maxEnvelope limits the part of a body that is read for the id of its message, in bytes: the id is before the
+// params.
+const maxEnvelope = 1 << 10
+
+// Observe returns a client whose requests are exchanges of the hop http, if the context is that of a
+// function for [Ring.Dial]; otherwise it returns client. newBase makes the transport in place of a nil
+// client.
+func Observe(ctx context.Context, client *http.Client, newBase func() *http.Transport) *http.Client {
+	c, _ := ctx.Value(connectionKey{}).(*connection)
+	if c == nil {
+		return client
+	}
+	observed := http.Client{}
+	if client != nil {
+		observed = *client
+	}
+	if observed.Transport == nil {
+		observed.Transport = newBase()
+	}
+	c.observed.Store(true)
+	observed.Transport = &httpTransport{connection: c, base: observed.Transport}
+	return &observed
+}
+
+type connectionKey struct{}
+
+// An httpTransport records HTTP requests, but neither bodies nor values of headers that may be secret.
+// The exchange of the message that a request carries, or of the latest request, is its cause.
+type httpTransport struct {
+	connection *connection
+	base       http.RoundTripper
+}
+
+// CloseIdleConnections closes the idle connections of the base.
+func (t *httpTransport) CloseIdleConnections() {
+	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// RoundTrip sends a request. Without a reader of frames, a successful request with a message is not
+// recorded, because the exchange of the message is enough.
+func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := t.connection
+	begin := time.Now()
+	late := req.Body != nil && !c.ring.Keeps()
+	var id uint64
+	if !late {
+		id = t.begin(req, begin)
+	}
+	res, err := t.base.RoundTrip(req)
+	if late {
+		if err == nil && res.StatusCode < http.StatusBadRequest {
+			return res, nil
+		}
+		id = t.begin(req, begin)
+	}
+	if err != nil {
+		c.ring.add(id, Frame{Kind: Decision}, []byte(err.Error()), nil)
+		status := StatusFailed
+		if req.Context().Err() != nil {
+			status = StatusCancelled
+		}
+		c.ring.end(id, status)
+		return nil, err
+	}
+	status := httpStatus(res.StatusCode)
+	c.ring.update(id, func(x *Exchange) { x.FirstByte = since(x, time.Now()) })
+	c.ring.add(id, Frame{Kind: Header}, headerText(status, publicHeader(res.Header)), nil)
+	if res.Body == nil || res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {
+		c.ring.end(id, status)
+		return res, nil
+	}
+	res.Body = &countedBody{ReadCloser: res.Body, end: func(n int64) {
+		c.ring.update(id, func(x *Exchange) { x.Bytes += n })
+		c.ring.end(id, status)
+	}}
+	return res, nil
+}
+
+// begin begins the exchange of a request.
+func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
+	c := t.connection
+	address := target.PublicURL(req.URL.String())
+	cause, revision := t.cause(req)
+	id := c.ring.begin(&Exchange{Cause: cause, Hop: HTTP, Revision: revision, Server: c.server, Caller: c.caller,
+		Method: req.Method, Target: address, Queued: queued, Sent: 1})
+	c.ring.add(id, Frame{Kind: Header, Sent: true}, headerText(req.Method+" "+address, publicHeader(req.Header)), nil)
+	c.ring.update(id, func(x *Exchange) { x.Bytes += max(req.ContentLength, 0) })
+	return id
+}
+
+// cause returns the exchange that caused a request, or 0, and the revision of the connection.
+func (t *httpTransport) cause(req *http.Request) (id uint64, revision string) {
+	c := t.connection
+	var of jsonrpc.ID
+	if req.GetBody != nil {
+		if body, err := req.GetBody(); err == nil {
+			text, _ := io.ReadAll(io.LimitReader(body, maxEnvelope)) // a body in memory
+			_ = body.Close()
+			if raw := memberOfCut(string(text), "id"); raw != nil {
+				_ = of.UnmarshalJSON(raw) // without an id the latest exchange is the cause
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.sent[of].id, c.received[of], c.latest()), c.revision
+}
+
+// A countedBody counts the bytes of a body up to its end.
+type countedBody struct {
+	io.ReadCloser
+	n    atomic.Int64
+	once sync.Once
+	end  func(n int64)
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	if err != nil {
+		b.once.Do(func() { b.end(b.n.Load()) })
+	}
+	return n, err
+}
+
+// Close closes the body, of which a part may be unread.
+func (b *countedBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(func() { b.end(b.n.Load()) })
+	return err
+}
+
+// publicHeaders are the headers whose values are shown. The others may be credentials: users configure
+// headers, and a list of secret headers could never be complete.
+var publicHeaders = []string{"Accept", "Accept-Encoding", "Allow", "Cache-Control", "Content-Encoding",
+	"Content-Length", "Content-Type", "Date", "Last-Event-Id", "Location", "Mcp-Method", "Mcp-Name",
+	"Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Server", "Transfer-Encoding", "User-Agent", "Vary",
+	"Www-Authenticate"}
+
+// publicHeader returns a header with the values that are not public hidden.
+func publicHeader(header http.Header) http.Header {
+	public := make(http.Header, len(header))
+	for name, values := range header {
+		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
+			values = []string{hidden}
+		}
+		public[name] = values
+	}
+	return public
+}
