@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -72,6 +73,8 @@ func fail(p *Factory, code int, err error, a advice) {
 		p.IO.Err.Printf("  %s", term.CleanLine(a.Login))
 	case a.Hint != "":
 		p.IO.Err.Printf("  %s", term.CleanLine(a.Hint))
+	case doctor.Hint(code, p.Client.Current.Load(), p.Flags.Config) != "":
+		p.IO.Err.Printf("  %s", term.CleanLine(doctor.Hint(code, p.Client.Current.Load(), p.Flags.Config)))
 	case code == exit.Timeout && !errors.Is(err, oauthclient.ErrLoginTimeout) && !strings.Contains(text, "--timeout"):
 		p.IO.Err.Printf("  No message for %v; change that with --timeout.", p.Flags.Timeout)
 	}

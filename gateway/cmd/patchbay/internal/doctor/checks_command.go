@@ -95,6 +95,9 @@ func (p *process) findProgram(ctx context.Context, c *Check) {
 	switch {
 	case err == nil:
 		c.see("%s", path)
+		if r := runtimeOf(path); r != nil {
+			r.check(ctx, c)
+		}
 		return
 	case hasDirectory:
 		c.see("%v", err)
@@ -300,6 +303,8 @@ func (p *process) explainExit(c *Check, err error) {
 		c.end(Fail, "check the memory of this machine: the system kills processes without memory")
 	case ended.ExitCode == 0:
 		c.end(Fail, "start the server in its stdio mode: it must run until its standard input ends")
+	case wrongRuntime.MatchString(stderr):
+		c.end(Fail, "install the version of the runtime that standard error asks for")
 	default:
 		c.end(Fail, "correct the error that standard error names; the same command in a terminal shows all of it")
 	}

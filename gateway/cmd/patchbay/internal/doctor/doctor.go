@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
@@ -81,6 +82,18 @@ func Title(t *target.Target) string {
 		return s.clean(target.PublicURL(t.URL), maxLine)
 	}
 	return s.clean((&target.Target{Command: target.PublicArguments(t.Command)}).String(), maxLine)
+}
+
+// Hint returns the advice to examine a target after an error with an exit code, or "". t may be nil.
+func Hint(code int, t *target.Target, config string) string {
+	const hint = "To find the reason: patchbay doctor "
+	switch {
+	case code != exit.Unreachable || t == nil || t.Host != nil:
+		return ""
+	case t.From == "" && t.Command != nil:
+		return hint + "-- " + t.String()
+	}
+	return hint + t.Argument(config)
 }
 
 // argument returns the target as an argument of a command line, without secrets.

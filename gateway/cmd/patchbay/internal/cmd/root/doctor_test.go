@@ -242,6 +242,58 @@ func TestDoctorNamesAProgramThatIsNotInstalled(t *testing.T) {
 	}
 }
 
+// The doctor names a runtime that is older than the SDKs of MCP need.
+func TestDoctorNamesAnOldRuntime(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs sh")
+	}
+	for name, test := range map[string]struct{ program, version, want string }{
+		"npx with an old Node.js": {"npx", "v16.20.2", "-> install Node.js 18 or later"},
+		"npx with Node.js":        {"npx", "v18.0.0", "Node.js v18.0.0"},
+		"old Python":              {"python3", "Python 3.9.18", "-> install Python 3.10 or later"},
+		"another program":         {"node", "hello", "Node.js hello"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, program := range []string{"npx", "node", "python3"} {
+				script := "#!/bin/sh\n[ \"$1\" != --version ] || { echo '" + test.version + "'; exit; }\nexit 3\n"
+				if err := os.WriteFile(filepath.Join(dir, program), []byte(script), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", dir)
+			o := patchbay(t, "", "doctor", "--", test.program, "-y", "@acme/server")
+			isOld := strings.HasPrefix(test.want, "->")
+			if !strings.Contains(o.stdout, test.want) || strings.Contains(o.stdout, "warn  program") != isOld {
+				t.Errorf("got %s, want %s", o.stdout, test.want)
+			}
+		})
+	}
+}
+
+// The error of a server that does not connect names the doctor. A server that answers, or asks for a
+// login, needs no doctor.
+func TestFailedConnectionsNameTheDoctor(t *testing.T) {
+	freshVault(t)
+	const hint = "\n  To find the reason: patchbay doctor "
+	page := serveWeb(t, respond(http.StatusOK, "text/html", "<title>Acme</title>"))
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no server":         {[]string{"tools", "http://127.0.0.1:1/mcp"}, hint + "http://127.0.0.1:1/mcp\n"},
+		"a web page":        {[]string{"probe", page}, hint + page + "\n"},
+		"no such program":   {[]string{"call", "x", "--", "/no/such/file", "a b"}, hint + "-- /no/such/file 'a b'\n"},
+		"an unknown tool":   {[]string{"call", listenHTTP(t, newServer("demo")), "none"}, ""},
+		"an unknown server": {[]string{"tools", "none"}, ""},
+	} {
+		if o := patchbay(t, "", test.args...); o.status == exit.OK || !strings.Contains(o.stderr, test.want) ||
+			test.want == "" && strings.Contains(o.stderr, "doctor") {
+			t.Errorf("%s: got %d, %s, want %q", name, o.status, o.stderr, test.want)
+		}
+	}
+}
+
 func TestDoctorPrintsJSON(t *testing.T) {
 	freshVault(t)
 	o := patchbay(t, "", "doctor", "--json", unauthorized(t, nil))
