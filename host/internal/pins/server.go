@@ -81,9 +81,8 @@ func (s *Server) load(ctx context.Context) *pinrecord.Record {
 	return r
 }
 
-// keep keeps a record that was read, unless a record is kept already. It drops the texts of lists: they would take
-// most of the memory of a host. The empty record after an error must not be kept: another call may have read the
-// state since, and then nothing would read the record again.
+// keep keeps a record that was read without an error, unless a record is kept already. It drops the texts of lists:
+// they would take most of the memory of a host.
 func (s *Server) keep(r *pinrecord.Record) {
 	r.DropTexts()
 	s.record.CompareAndSwap(nil, r)

@@ -95,9 +95,8 @@ func (t *Target) HideFlags() {
 		add(SecretName.MatchString(name), value)
 	}
 	for i, public := range PublicArguments(t.Command) {
-		shown, isHidden := strings.CutSuffix(public, Hidden)
-		isText := strings.Contains(strings.TrimSuffix(shown, ": "), " ") // such as a script with a message
-		add(isHidden && !isText, strings.TrimPrefix(t.Command[i], shown))
+		shown, ok := strings.CutSuffix(public, Hidden) // also of scripts with messages, which are no secrets
+		add(ok && !strings.Contains(strings.TrimSuffix(shown, ": "), " "), strings.TrimPrefix(t.Command[i], shown))
 	}
 	if u, err := url.Parse(t.URL); err == nil {
 		password, _ := u.User.Password()
