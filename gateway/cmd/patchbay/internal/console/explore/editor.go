@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ type draft struct {
 	id     int
 	person string
 	editor editor
+	size   int // of the posted form, in bytes
 }
 
 // editorOf returns the draft of the URL, the arguments of the run that is shown, or an empty form.
@@ -80,8 +82,14 @@ func (e *explorer) keep(r *page.Request, ed *editor) explorePlace {
 	defer e.mu.Unlock()
 	e.last++
 	ed.At.Draft, ed.At.Run = e.last, 0
-	e.drafts = append(e.drafts, &draft{e.last, question.PersonOf(r.Principal), *ed})
-	e.drafts = e.drafts[max(0, len(e.drafts)-maxDrafts):]
+	e.drafts = append(e.drafts, &draft{e.last, question.PersonOf(r.Principal), *ed, len(r.PostForm.Encode())})
+	size := 0
+	for i, d := range slices.Backward(e.drafts) {
+		if size += d.size; size > maxDraftBytes || len(e.drafts)-i > maxDrafts {
+			e.drafts = slices.Delete(e.drafts, 0, i+1)
+			break
+		}
+	}
 	return ed.At
 }
 

@@ -28,6 +28,8 @@ import (
 const (
 	// maxDrafts bounds the forms that browsers without scripts are filling in.
 	maxDrafts = 200
+	// maxDraftBytes bounds the posted texts of these forms, of which each may contain 4 MiB.
+	maxDraftBytes = 16 << 20
 	// exploreEvery is how often the page is rendered while a server starts.
 	exploreEvery = time.Second
 	// maxListed bounds the items of a page: the filter finds the others.

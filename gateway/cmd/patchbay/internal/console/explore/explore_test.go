@@ -315,6 +315,26 @@ func TestManyToolsAreListedAndFiltered(t *testing.T) {
 }
 
 // The history of a server contains its last runs, and the runs of another person are invisible.
+// Large drafts take the place of the oldest, long before there are 200 drafts.
+func TestDraftsAreBounded(t *testing.T) {
+	mcptest.NoLeaks(t)
+	e := newEchoServer(mcptest.Modern)
+	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(e.Server) })
+	v.Await("/explore?server=fs&kind=tools&name=echo", "echo")
+	const first = "the first draft"
+	invalid := func(text string) url.Values { return url.Values{"mode": {"json"}, "text": {text}} }
+	at := v.run("echo", invalid(first))
+	if page := v.See(at); !strings.Contains(page, first) {
+		t.Fatalf("got %s, want the draft", page)
+	}
+	for range 5 {
+		v.run("echo", invalid(strings.Repeat("x", 7<<19)))
+	}
+	if page := v.See(at); strings.Contains(page, first) {
+		t.Error("17 MiB of later drafts are kept beside the first draft")
+	}
+}
+
 func TestHistoryIsBounded(t *testing.T) {
 	server := newEchoServer(mcptest.Modern)
 	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
