@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -213,7 +214,15 @@ func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 		token = after
 	}
 	next := localPath(r.PostFormValue("next"))
-	cookie := c.logins.logIn(r.Request, token)
+	var cookie *http.Cookie
+	local := fmt.Sprint(r.Context().Value(http.LocalAddrContextKey)) // set by http.Server
+	if user, ok := otherUser(r.RemoteAddr, local); !ok {
+		cookie = c.logins.logIn(r.Request, token)
+	} else if c.opts.Access == nil { // the other user may be a proxy in front of a remote console
+		c.opts.Logger.Warn("console: login refused: another user of this machine sent the token", "uid", user)
+		http.Error(w, "the link is for the user who started the console", http.StatusForbidden)
+		return nil
+	}
 	if cookie == nil {
 		cookie = remote{c}.logInKey(r.Request, token)
 	}
