@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/policy"
@@ -33,6 +34,9 @@ type AdminOptions struct {
 	Events *EventLog
 	// AuditDir is the folder of the audit log; see package audit. Default: no audit log.
 	AuditDir string
+	// AuditVerify configures the checks of the audit log, except for Progress. Default: the checkpoints in
+	// AuditDir, and the keys that the log names.
+	AuditVerify audit.VerifyOptions
 	// Reload reads the configuration again; see [host.Host.Reload].
 	Reload func(ctx context.Context) (*host.Diff, error)
 	// Stop begins to end the program, and returns at once.
@@ -86,6 +90,7 @@ type admin struct {
 	slots    chan struct{} // a token for each request in progress
 	readers  atomic.Int64  // of events
 	attached attachments
+	chain    chainCheck
 
 	ctx    context.Context // of requests that do not end by themselves
 	cancel context.CancelFunc

@@ -12,7 +12,7 @@ import (
 )
 
 func auditRoutes() []*adminRoute {
-	return []*adminRoute{getRoute("/audit", "Last records of the audit log", (*adminRequest).audit)}
+	return []*adminRoute{getRoute("/audit", "Last records of the audit log", (*adminRequest).audit), chainRoute()}
 }
 
 // An auditQuery selects records.
@@ -35,10 +35,14 @@ type auditPage struct {
 	Invalid int               `json:"invalid" jsonschema:"number of lines that are not records"`
 }
 
+func noAuditLog() error {
+	return problemf(http.StatusNotFound, "no_audit_log",
+		`missing audit log: the member patchbay of the configuration must have "audit": {}`)
+}
+
 func (r *adminRequest) audit(q *auditQuery) (*auditPage, error) {
 	if r.admin.opts.AuditDir == "" {
-		return nil, problemf(http.StatusNotFound, "no_audit_log",
-			`missing audit log: the member patchbay of the configuration must have "audit": {}`)
+		return nil, noAuditLog()
 	}
 	var from, to time.Time
 	for _, t := range []struct {

@@ -57,12 +57,10 @@ type instanceEntry struct {
 
 func newServerEntry(u *host.Upstream) *serverEntry {
 	s := u.Status()
-	l := s.Limits
 	e := &serverEntry{
 		Name: u.Name(), State: s.State, Since: s.Since, Revision: s.Revision, Session: s.Session,
 		Requests: s.Requests, Suspended: s.Suspended, Starts: s.Starts, RetryAfterMs: s.RetryAfter.Milliseconds(),
-		Limits: limitsEntry{l.Running, l.Queued, l.Concurrency, l.Queue, l.Instances, l.Breaker,
-			l.RetryAfter.Milliseconds(), l.Refused},
+		Limits:    newLimitsEntry(&s.Limits),
 		Instances: []instanceEntry{},
 	}
 	if s.Err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -29,7 +30,7 @@ func (h *Host) Operator() *operator.Operator { return &h.operator }
 
 func newOperator(h *Host) operator.Operator {
 	o := operations{h}
-	return operator.Operator{Logins: o, Servers: o, Sessions: o, Records: o}
+	return operator.Operator{Logins: o, Servers: o, Sessions: o, Records: o, Limits: o}
 }
 
 func (o operations) SetLoginURL(base string, refuse func(p *mcp.Principal) error) {
@@ -159,6 +160,10 @@ func (o operations) Mask(text string) string {
 func (o operations) Observer() mcp.Observer { return o.h.opts.Observer }
 
 func (o operations) Record(r *event.Record) error { return o.h.record(r) }
+
+func (o operations) CallerLimits() []status.Caller { return o.h.limits.Callers() }
+
+func (o operations) CallerSettings() *config.CallerLimits { return o.h.callerLimits() }
 
 // errNoPins reports that the host does not compare definitions of the server with approved
 // definitions.

@@ -49,23 +49,26 @@ type DecisionKind struct {
 
 // ServerStats contains figures of a server, since it was configured or at one moment.
 type ServerStats struct {
-	State     status.State
-	Instances int // connections and attempts to connect
+	State     status.State `json:"state"`
+	Instances int          `json:"instances"` // connections and attempts to connect
 	// Requests counts the requests in progress at the server, Suspended the requests that wait for
 	// an answer of their caller, Queued the requests that wait for their turn, and Held the
 	// requests that wait for the approval of the operator.
-	Requests, Suspended, Queued, Held int
-	Breaker                           status.Breaker
+	Requests  int            `json:"requests"`
+	Suspended int            `json:"suspended"`
+	Queued    int            `json:"queued"`
+	Held      int            `json:"held"`
+	Breaker   status.Breaker `json:"breaker,omitzero"`
 	// Restarts counts connections and attempts to connect that follow a failure or replace a
 	// connection.
-	Restarts uint64
+	Restarts uint64 `json:"restarts"`
 	// Errors counts requests without a valid response of the server, by code. Requests that callers
 	// cancelled do not count.
-	Errors map[hosterr.Code]uint64
+	Errors map[hosterr.Code]uint64 `json:"errors,omitzero"`
 	// Limited counts requests that a setting refused, by setting; see [status.Limits].
-	Limited map[string]uint64
+	Limited map[string]uint64 `json:"limited,omitzero"`
 	// Quarantined are definitions that were quarantined.
-	Quarantined uint64
+	Quarantined uint64 `json:"quarantined"`
 }
 
 // Stats returns the figures of the host, for metrics. It is safe for concurrent use.

@@ -24,7 +24,13 @@ type VerifyOptions struct {
 	// Keys are the public keys whose checkpoints are accepted. Default: the keys that the log
 	// names, in which case a log that was written again as a whole is not detected.
 	Keys []ed25519.PublicKey
+	// Progress is called after each 1,000 records with the number of records that were read so far. An
+	// error ends Verify, which returns it. Default: nothing is called.
+	Progress func(records int) error
 }
+
+// progressRecords is how often Progress is called: about each 10 ms.
+const progressRecords = 1000
 
 // A ProblemKind is the kind of a [Problem].
 type ProblemKind string
@@ -134,6 +140,7 @@ type verifier struct {
 	dir     string
 	retired map[string]retentionDetail // by chain: the last segment that was removed because of its age
 	starts  []chainStart
+	records int // read so far
 }
 
 // A chainStart is the first record of a chain that is left.
@@ -256,6 +263,11 @@ func (c *chainVerifier) segment(f segmentFile, last bool) error {
 		n++
 		if c.record(f, n, r.line); c.report.Problem != nil {
 			return nil
+		}
+		if c.records++; c.records%progressRecords == 0 && c.Progress != nil {
+			if err := c.Progress(c.records); err != nil {
+				return err
+			}
 		}
 	}
 	switch {

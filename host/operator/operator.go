@@ -1,15 +1,18 @@
 // Package operator declares the operations of a host that a gateway or a console needs, and an agent
-// does not: logins of callers, the end of sessions, the record of events, and details of servers.
+// does not: logins and limits of callers, the end of sessions, the record of events, and details of
+// servers.
 package operator
 
 import (
 	"context"
 	"net/url"
 
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -21,6 +24,7 @@ type Operator struct {
 	Servers
 	Sessions
 	Records
+	Limits
 }
 
 // Logins are the logins of callers at servers.
@@ -90,6 +94,16 @@ type Sessions interface {
 	// that would wait: the program is ending. Other requests continue. Call it before the shutdown of
 	// the server that serves the host.
 	EndApprovals()
+}
+
+// Limits are the figures of the limits of callers. The figures of the limits of a server are part of
+// status.Server.
+type Limits interface {
+	// CallerLimits returns the figures of the callers that sent requests, sorted by principal: at most
+	// 20,000.
+	CallerLimits() []status.Caller
+	// CallerSettings returns the limits of callers that are in force. They must not be modified.
+	CallerSettings() *config.CallerLimits
 }
 
 // Records are the records of events, and what they are made of.

@@ -114,3 +114,30 @@ type StderrLine struct {
 	// as \x1b: it comes from the server and must not be trusted. Lines of more than 16 KiB are cut.
 	Text string
 }
+
+// A Caller contains the figures of the limits of a caller at a moment. A host holds them for callers that
+// sent requests since it was opened, and forgets the callers that were idle the longest.
+type Caller struct {
+	Subject string `json:"subject,omitzero" jsonschema:"of the principal; absent for the local user"`
+	Issuer  string `json:"issuer,omitzero"`
+	// Calls and Bytes are the used parts of limits.callsPerDay and limits.bytesPerDay since midnight UTC.
+	// They are zero unless the settings contain a budget.
+	Calls int64 `json:"calls" jsonschema:"used part of callsPerDay"`
+	Bytes int64 `json:"bytes" jsonschema:"used part of bytesPerDay"`
+	// Rates are the rates of which the caller has used a part, sorted by server and tool.
+	Rates []Rate `json:"rates" jsonschema:"rates of which the caller has used a part"`
+}
+
+// A Rate is the state of a limited rate of a caller.
+type Rate struct {
+	// Server and Tool name the tool whose calls the rate limits, as the server names it. They are empty for
+	// the rate of all requests of the caller.
+	Server string `json:"server,omitzero" jsonschema:"absent for the rate of all requests"`
+	Tool   string `json:"tool,omitzero" jsonschema:"name of the tool at its server"`
+	// Limit is the rate as the settings contain it, such as "3/m burst 5".
+	Limit string `json:"limit" jsonschema:"as in the configuration, such as 3/m burst 5"`
+	// Burst is the largest number of requests that the caller may send at once, and Left the number of
+	// requests that it may send at once now.
+	Burst int `json:"burst" jsonschema:"most requests at once"`
+	Left  int `json:"left" jsonschema:"requests that the caller may send at once now"`
+}

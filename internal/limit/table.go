@@ -133,6 +133,17 @@ func (t *Table[K, G]) Contains(key K) bool {
 	return t.buckets.Get(key) != nil
 }
 
+// All calls f with each key and the tokens that its bucket holds now, in no order. It is no use of the
+// buckets. Events of a strict rate count until the next Take after its Window. f must not use the table.
+func (t *Table[K, G]) All(f func(key K, left float64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	t.buckets.All(func(key K, b *bucket) {
+		f(key, min(b.tokens.TokensAt(now), float64(b.tokens.Burst()-len(b.taken))))
+	})
+}
+
 // Len returns the number of buckets.
 func (t *Table[K, G]) Len() int {
 	t.mu.Lock()

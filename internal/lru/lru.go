@@ -99,6 +99,9 @@ func (f *Folding[K, G, V]) GetOrPut(key K, newValue func() *V) *V {
 	return v
 }
 
+// All calls do for each value, in no order.
+func (f *Folding[K, G, V]) All(do func(key K, value *V)) { f.values.All(do) }
+
 // Len returns the number of values.
 func (f *Folding[K, G, V]) Len() int { return f.values.Len() }
 

@@ -26,12 +26,12 @@ type chainStatus struct {
 	Error   string    `json:"error"`
 	Checked time.Time `json:"checked"`
 	Chains  []struct {
-		Chain    string `json:"chain"`
-		Verified uint64 `json:"verified"`
-		Signed   uint64 `json:"signed"`
-		Records  int    `json:"records"`
-		Warning  string `json:"warning"`
-		Problem  *struct {
+		Chain   string `json:"chain"`
+		Seq     uint64 `json:"seq"` // of the last valid record
+		Signed  uint64 `json:"signed"`
+		Records int    `json:"records"`
+		Warning string `json:"warning"`
+		Problem *struct {
 			Kind string `json:"kind"`
 			Seq  uint64 `json:"seq"`
 			File string `json:"file"`
@@ -63,8 +63,8 @@ func (c *chainStatus) Verified() (n int) {
 // Unsigned returns the number of records after the last checkpoints, which can be removed unnoticed.
 func (c *chainStatus) Unsigned() (n uint64) {
 	for i := range c.Chains {
-		if x := &c.Chains[i]; x.Verified > x.Signed {
-			n += x.Verified - x.Signed
+		if x := &c.Chains[i]; x.Seq > x.Signed {
+			n += x.Seq - x.Signed
 		}
 	}
 	return n

@@ -3,12 +3,14 @@ package run
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/http"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
@@ -58,9 +60,11 @@ func serveAdmin(ctx context.Context, f *cmdutil.Factory, g *Run, gw *gateway.Gat
 }
 
 // adminOptions returns the options of the admin API of a gateway.
-func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
+func adminOptions(ctx context.Context, f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 	g.mask = NewConfigMask()
-	return gateway.AdminOptions{Version: build.Version(), URL: g.url, Events: g.Config.Events, AuditDir: g.auditDir(),
+	dir, verify := g.auditLog(ctx, f)
+	return gateway.AdminOptions{Version: build.Version(), URL: g.url, Events: g.Config.Events,
+		AuditDir: dir, AuditVerify: verify,
 		Stop:   g.stop,
 		Reload: func(ctx context.Context) (*host.Diff, error) { return tryReload(ctx, f, g) },
 		Config: func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
@@ -83,17 +87,22 @@ func adminOptions(f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 	}
 }
 
-// auditDir returns the folder of the audit log, or "" if the gateway keeps no log.
-func (g *Run) auditDir() string {
+// auditLog returns the folder of the audit log, or "" if the gateway keeps no log, and how the log is
+// verified: with the key of the vault, as by "gateway audit verify".
+func (g *Run) auditLog(ctx context.Context, f *cmdutil.Factory) (dir string, o audit.VerifyOptions) {
 	s, err := gatewayconfig.Read(g.Config.File)
 	if err != nil || s.Audit == nil {
-		return ""
+		return "", o
 	}
-	dir, _, err := hosting.AuditDirs(s.Audit, "")
+	dir, heads, err := hosting.AuditDirs(s.Audit, "")
 	if err != nil {
-		return ""
+		return "", o
 	}
-	return dir
+	o.HeadDir = heads
+	if key, err := hosting.AuditKey(ctx, f); err == nil { // without it, the log itself names the key
+		o.Keys = []ed25519.PublicKey{key.Public().(ed25519.PublicKey)}
+	}
+	return dir, o
 }
 
 // checkPageLogin returns an error if connections would ignore a login on a page of the gateway:

@@ -62,7 +62,7 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 		opts.PublicURL = "http://" + observe.Authority(l.Addr())
 	}
 	g.url = gatewayBase(settings, l.Addr()) + connect.Endpoint
-	gw := newGateway(f, g, opts)
+	gw := newGateway(ctx, f, g, opts)
 	if err := g.observed.ObserveStats(g.Host, gw); err != nil {
 		return err
 	}

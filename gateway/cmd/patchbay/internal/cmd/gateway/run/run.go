@@ -150,8 +150,8 @@ func (g *Run) servers() []string {
 }
 
 // newGateway returns a gateway for a host, limited to the profile that the command line names.
-func newGateway(f *cmdutil.Factory, g *Run, o *gateway.Options) *gateway.Gateway {
+func newGateway(ctx context.Context, f *cmdutil.Factory, g *Run, o *gateway.Options) *gateway.Gateway {
 	o.InsecureNoAuth, o.Profile, o.Logger = g.NoAuth && !g.Stdio, g.Profile, f.IO.Logger()
-	o.Admin = adminOptions(f, g)
+	o.Admin = adminOptions(ctx, f, g)
 	return gateway.New(g.Host, o)
 }

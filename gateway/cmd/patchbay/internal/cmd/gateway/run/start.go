@@ -158,7 +158,7 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 		if err := g.observed.ObserveStats(g.Host); err != nil {
 			return err
 		}
-		err := newGateway(f, g, &gateway.Options{}).ServeStdio(ctx, cmdutil.Stdio(f), g.route)
+		err := newGateway(ctx, f, g, &gateway.Options{}).ServeStdio(ctx, cmdutil.Stdio(f), g.route)
 		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer cancel()
 		g.Host.Operator().WaitLists(waiting)
