@@ -63,6 +63,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = out.SetReadDeadline(time.Now().Add(writeTimeout))  // fails only in tests
 		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // fails only in tests
 	}
+	req.Check = func() bool { return c.identify(req) && req.Role.Grants(o.Role) }
 	defer remote{c}.bind(req)()
 	c.dispatch(w, req, o)
 }

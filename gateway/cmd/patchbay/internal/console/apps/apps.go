@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	stdjson "encoding/json"
 
@@ -32,8 +33,10 @@ var templates embed.FS
 const (
 	// maxCalls bounds the calls whose apps can be shown. The oldest is forgotten.
 	maxCalls = 64
-	// maxLoads bounds the apps that are shown at the same time: each holds a connection and a stream.
+	// maxLoads bounds the apps that a person shows at the same time: each holds a connection and a stream.
 	maxLoads = 8
+	// checkEvery is how often a stream checks that its person is still logged in.
+	checkEvery = time.Second
 	// maxKept bounds the ended loads, whose logs can still be read.
 	maxKept = 32
 )
@@ -68,15 +71,16 @@ type screen struct {
 	site *page.Site
 	opts Options
 
-	mu    sync.Mutex // guards the fields below
-	calls []*Call    // the oldest first
-	last  int        // ID of a load
-	loads []*load    // the oldest first
+	mu      sync.Mutex     // guards the fields below
+	calls   []*Call        // the oldest first
+	last    int            // ID of a load
+	loads   []*load        // the oldest first
+	opening map[string]int // loads that are being made, by person
 }
 
 // New returns the screen, the handler of the pages, and a function that makes the app of a call available.
 func New(site *page.Site, o *Options) (*page.Screen, *Viewer, func(*Call)) {
-	s := &screen{site: site, opts: *o}
+	s := &screen{site: site, opts: *o, opening: map[string]int{}}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
 		{Path: "/apps", Role: page.RoleOperator, Title: "App", View: s.view},
 		{Path: "/apps/open", Role: page.RoleOperator, Act: s.open},
@@ -163,31 +167,51 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 // open begins a load of the app of a call.
 func (s *screen) open(r *page.Request) (*page.Outcome, error) {
 	run, _ := strconv.Atoi(r.PostFormValue("run"))
-	s.mu.Lock()
-	at := slices.IndexFunc(s.calls, func(c *Call) bool {
-		return c.Run == run && personOf(c.Principal) == personOf(r.Principal)
-	})
-	running := 0
-	for _, l := range s.loads {
-		if l.snapshot().Ended == "" {
-			running++
-		}
+	person := personOf(r.Principal)
+	call, err := s.begin(run, person)
+	if err != nil {
+		return nil, err
 	}
-	s.mu.Unlock()
+	defer s.began(person)
 	embedder, origin := s.opts.Origins(r.Request)
-	switch {
-	case origin == "":
+	if origin == "" {
 		return nil, problem(http.StatusConflict, "no app is shown: its page needs an origin with another host")
-	case at < 0:
-		return nil, problem(http.StatusNotFound, "run %d has no app, or is too old: run the tool again", run)
-	case running >= maxLoads:
-		return nil, problem(http.StatusConflict, "%d apps are shown already: close an app first", maxLoads)
 	}
-	l, err := s.newLoad(r.Context(), s.calls[at], embedder)
+	l, err := s.newLoad(r.Context(), call, embedder)
 	if err != nil {
 		return nil, err
 	}
 	return &page.Outcome{Location: fmt.Sprintf("/apps?load=%d", l.ID)}, nil
+}
+
+// begin returns the call of a run of a person, and counts the load that is being made. The caller must call
+// began when the load is kept or has failed.
+func (s *screen) begin(run int, person string) (*Call, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.IndexFunc(s.calls, func(c *Call) bool { return c.Run == run && personOf(c.Principal) == person })
+	if at < 0 {
+		return nil, problem(http.StatusNotFound, "run %d has no app, or is too old: run the tool again", run)
+	}
+	running := s.opening[person]
+	for _, l := range s.loads {
+		if personOf(l.Call.Principal) == person && l.snapshot().Ended == "" {
+			running++
+		}
+	}
+	if running >= maxLoads {
+		return nil, problem(http.StatusConflict, "%d apps are shown already: close an app first", maxLoads)
+	}
+	s.opening[person]++
+	return s.calls[at], nil
+}
+
+func (s *screen) began(person string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening[person]--; s.opening[person] == 0 {
+		delete(s.opening, person)
+	}
 }
 
 // keep adds a load, and forgets the oldest ended loads.
@@ -235,7 +259,7 @@ func (s *screen) message(w http.ResponseWriter, r *page.Request) error {
 }
 
 // stream sends the messages and changes for the script of the page, a JSON object a line. The end of the
-// stream is the end of the load.
+// stream is the end of the load. It ends with the login of the person.
 func (s *screen) stream(w http.ResponseWriter, r *page.Request) error {
 	l, err := s.loadOf(r)
 	if err != nil {
@@ -247,7 +271,9 @@ func (s *screen) stream(w http.ResponseWriter, r *page.Request) error {
 	defer l.end("The page was closed.")
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	out := http.NewResponseController(w)
-	for {
+	check := time.NewTicker(checkEvery)
+	defer check.Stop()
+	for r.Check() {
 		lines, ended := l.take()
 		for _, line := range lines {
 			if _, err := w.Write(append(line, '\n')); err != nil {
@@ -259,10 +285,12 @@ func (s *screen) stream(w http.ResponseWriter, r *page.Request) error {
 		}
 		select {
 		case <-l.wake:
+		case <-check.C:
 		case <-r.Context().Done():
 			return nil
 		}
 	}
+	return nil
 }
 
 // file serves a download that the person allowed.

@@ -32,6 +32,12 @@ const (
 	maxQueued, maxQueuedBytes = 512, 32 << 20
 	// maxEntries bounds the log, and maxEntry the text of an entry.
 	maxEntries, maxEntry = 200, 2 << 10
+	// maxNoted bounds the entries of a second. A page that sends more is not read by a person.
+	maxNoted = 50
+	// changedPause is the least time between two notices of the pages about a load.
+	changedPause = 100 * time.Millisecond
+	// maxHandled bounds the messages of a page that wait for the bridge, which handles fewer requests.
+	maxHandled = 128
 	// maxFiles bounds the downloads of a load.
 	maxFiles = 32
 	// minHeight and maxHeight bound the height that an app chooses in the flow of the page, in pixels.
@@ -58,11 +64,16 @@ type load struct {
 	ctx    context.Context // ends with the load
 	cancel context.CancelFunc
 	wake   chan struct{} // buffered(1): wakes the stream
+	slots  chan struct{} // a token for each message that is handled
 
 	mu     sync.Mutex // guards the fields below
 	state  state
 	queue  [][]byte
-	queued int // bytes
+	queued int       // bytes
+	second time.Time // of the entries that noted counts
+	noted  int
+	told   time.Time // when the pages were told about a change last
+	isDue  bool      // a goroutine will tell them
 }
 
 // A state is the state of a load, as the page of the console shows it. Its slices must not be changed.
@@ -106,6 +117,7 @@ func (s *screen) newLoad(ctx context.Context, c *Call, embedder string) (*load, 
 		return nil, err
 	}
 	l := &load{Call: c, screen: s, client: client, token: rand.Text(), wake: make(chan struct{}, 1),
+		slots: make(chan struct{}, maxHandled),
 		state: state{Theme: "light", Mode: apps.DisplayInline, Width: "full"}}
 	if err := l.read(starting, embedder); err != nil {
 		_ = client.Close()
@@ -200,6 +212,34 @@ func (l *load) snapshot() state {
 func (l *load) update(change func(s *state)) {
 	l.mu.Lock()
 	change(&l.state)
+	wait := time.Until(l.told.Add(changedPause))
+	isDue := l.isDue
+	switch {
+	case isDue:
+	case wait > 0:
+		l.isDue = true
+	default:
+		l.told = time.Now()
+	}
+	l.mu.Unlock()
+	switch {
+	case isDue: // the pages will be told
+	case wait > 0:
+		l.screen.site.Background(func(ctx context.Context) { l.tell(ctx, wait) })
+	default:
+		l.screen.site.Changed()
+	}
+}
+
+// tell tells the pages about the changes after a pause.
+func (l *load) tell(ctx context.Context, pause time.Duration) {
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+		return
+	}
+	l.mu.Lock()
+	l.isDue, l.told = false, time.Now()
 	l.mu.Unlock()
 	l.screen.site.Changed()
 }
@@ -250,11 +290,14 @@ func (l *load) send(_ context.Context, m stdjson.RawMessage) error {
 
 // handle passes a message of the page to the bridge. The bridge limits the requests in progress.
 func (l *load) handle(m stdjson.RawMessage) {
-	if l.ctx.Err() != nil {
+	select {
+	case <-l.ctx.Done():
 		return
+	case l.slots <- struct{}{}:
 	}
 	l.note(false, m)
 	l.screen.site.Background(func(context.Context) { // ends with l.ctx
+		defer func() { <-l.slots }()
 		ctx := mcp.WithCallOptions(l.ctx, mcp.CallOptions{Timeout: callTimeout})
 		if answer := l.bridge.Handle(ctx, m); answer != nil {
 			_ = l.send(ctx, answer)
@@ -303,11 +346,21 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
+// log adds an entry. The last entry of a second with too many counts the others.
 func (l *load) log(e entry) {
 	l.update(func(s *state) {
+		now, all := time.Now(), slices.Clone(s.Log)
+		if now.Sub(l.second) >= time.Second {
+			l.second, l.noted = now, 0
+		}
+		l.noted++
+		if dropped := l.noted - maxNoted; dropped > 0 {
+			e = entry{What: fmt.Sprintf("messages dropped from the log: %d", dropped)}
+			all = all[:len(all)-min(dropped-1, 1)] // without the count before
+		}
 		s.Logged++
-		e.Key, e.Time = fmt.Sprintf("app-message-%d", s.Logged), time.Now()
-		s.Log = append(slices.Clone(s.Log), e)
+		e.Key, e.Time = fmt.Sprintf("app-message-%d", s.Logged), now
+		s.Log = append(all, e)
 		s.Log = s.Log[max(0, len(s.Log)-maxEntries):]
 	})
 }
