@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -43,8 +44,9 @@ var roles = map[string]page.Role{
 	"POST /settings/check":  page.RoleOperator,
 	"POST /settings/save":   page.RoleOperator,
 	"POST /settings/reload": page.RoleOperator,
-	"GET /traffic":          page.RoleViewer,
-	"GET /traffic/export":   page.RoleViewer,
+	"GET /traffic":          page.RoleOperator,
+	"GET /traffic/export":   page.RoleOperator,
+	"GET /logs":             page.RoleOperator,
 	"GET /doctor":           page.RoleViewer,
 	"POST /doctor/run":      page.RoleOperator,
 	"GET /limits":           page.RoleViewer,
@@ -84,7 +86,7 @@ func TestEachPathRequiresItsRole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Gateway, o.Capture = true, capture.New(nil)
+		o.Gateway, o.Capture, o.Logs = true, capture.New(nil), &logs.Book{}
 		o.Access = &access.Access{Identity: i}
 	})
 	for path, role := range s.Console.Paths() {

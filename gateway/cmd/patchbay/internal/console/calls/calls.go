@@ -24,7 +24,7 @@ const maxCalls = 500
 func New() *page.Screen {
 	c := &calls{}
 	return &page.Screen{Templates: templates, Heard: c.heard, Routes: []*page.Route{
-		{Path: "/traffic", Role: page.RoleViewer, Title: "Traffic", Key: "t", Order: 30, View: c.view}}}
+		{Path: "/traffic", Role: page.RoleOperator, Title: "Traffic", Key: "t", Order: 30, View: c.view}}}
 }
 
 // calls holds the latest calls. It is safe for concurrent use.

@@ -231,6 +231,7 @@ type catalogue struct {
 	Began    time.Time // of loading
 	Loaded   bool
 	Err      string
+	Refused  bool // the person may not connect
 	Info     mcp.Implementation
 	Revision string
 	About    string // instructions of the server
@@ -245,6 +246,13 @@ func (c *catalogue) find(kind itemKind, name string) *item {
 		return nil
 	}
 	return c.Items[kind][at]
+}
+
+// needsStderr reports whether the page shows the last lines of standard error: the server does not respond,
+// and the person is an operator who may connect to it.
+func (c *catalogue) needsStderr(r *page.Request) bool {
+	mayConnect := r.Principal == nil || c.Loaded && !c.Refused
+	return r.Role == page.RoleOperator && mayConnect && (!c.Loaded || c.Err != "")
 }
 
 // catalogues contains the catalogues of servers. It is safe for concurrent use.
@@ -311,6 +319,7 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 	defer cancel()
 	loaded := &catalogue{Loaded: true, Items: map[itemKind][]*item{}, Problems: map[itemKind]string{}}
 	transport, err := c.connect(ctx, server, p)
+	loaded.Refused = err != nil
 	var client *mcp.Client
 	if err == nil {
 		client, err = mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.site.Logger})

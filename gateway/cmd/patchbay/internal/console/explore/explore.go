@@ -278,7 +278,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 		return p, nil
 	}
 	p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
-	if !p.Catalogue.Loaded || p.Catalogue.Err != "" {
+	if p.Catalogue.needsStderr(r) {
 		p.Stderr = stderrOf(r, p.At.Server)
 	}
 	e.selectItem(p)

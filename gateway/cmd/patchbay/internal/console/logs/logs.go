@@ -19,8 +19,9 @@ const maxShown = 300
 // New returns the screen with the entries of a book.
 func New(site *page.Site, book *Book) *page.Screen {
 	book.Notify(site.Changed)
+	// The lines of all servers are more than the key of a viewer grants.
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
-		{Path: "/logs", Role: page.RoleViewer, Title: "Logs", Key: "l", Order: 50, View: book.view},
+		{Path: "/logs", Role: page.RoleOperator, Title: "Logs", Key: "l", Order: 50, View: book.view},
 	}}
 }
 

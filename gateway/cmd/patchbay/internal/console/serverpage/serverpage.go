@@ -119,9 +119,13 @@ func (i *Instance) For() string {
 // A tab is a part of the page.
 type tab struct{ Name, Title, URL string }
 
+// stderrTab is the tab with standard error. Only operators see it: it may contain what a server did for others.
+const stderrTab = "stderr"
+
 // tabs are the tabs in their order.
 var tabs = []tab{{Name: "info", Title: "Info"}, {Name: "configuration", Title: "Configuration"},
-	{Name: "instances", Title: "Instances"}, {Name: "stderr", Title: "Standard error"}, {Name: "login", Title: "Login"}}
+	{Name: "instances", Title: "Instances"}, {Name: stderrTab, Title: "Standard error"},
+	{Name: "login", Title: "Login"}}
 
 // A serverPage is the data of templates/server.html.
 type serverPage struct {
@@ -167,7 +171,13 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.Name == p.Tab }) {
 		p.Tab = tabs[0].Name
 	}
+	if p.Tab == stderrTab && !p.Operates() {
+		return nil, &gateway.Problem{Status: http.StatusForbidden, Detail: "standard error requires the role operator"}
+	}
 	for _, t := range tabs {
+		if t.Name == stderrTab && !p.Operates() {
+			continue
+		}
 		var err error
 		if t.URL, err = page.Link("/server", "server", name, "tab", t.Name); err != nil {
 			return nil, err
@@ -189,7 +199,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		add(page.Fragment{ID: "server-login", Part: "login", Data: p})
 	case "configuration":
 		return v, p.configuration(r, path)
-	case "stderr":
+	case stderrTab:
 		return v, p.stderr(r, path, add)
 	}
 	return v, nil

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -40,5 +43,25 @@ func TestServerHasItsPage(t *testing.T) {
 	res, text := v.Send(http.MethodPost, "/server/login", url.Values{"server": {"fs"}})
 	if res.StatusCode < http.StatusBadRequest || !strings.Contains(text, "login") {
 		t.Errorf("a login at a server in the process: status %d, %s", res.StatusCode, text)
+	}
+}
+
+// Standard error may contain what a server did for others, so viewers do not see it.
+func TestStandardErrorIsForOperators(t *testing.T) {
+	mcptest.NoLeaks(t)
+	v := consoletest.New(t, func(o *console.Options) {
+		o.Authenticate = func(r *http.Request) (*mcp.Principal, page.Role, error) {
+			return &mcp.Principal{Subject: "bob"}, page.Role(r.Header.Get("X-Role")), nil
+		}
+	}).Guest()
+	for role, want := range map[string]int{"viewer": http.StatusForbidden, "operator": http.StatusOK} {
+		res, _ := v.Send(http.MethodGet, "/server?server=fs&tab=stderr", nil, "X-Role", role)
+		if res.StatusCode != want {
+			t.Errorf("standard error as %s: status %d, want %d", role, res.StatusCode, want)
+		}
+		_, text := v.Send(http.MethodGet, "/server?server=fs", nil, "X-Role", role)
+		if strings.Contains(text, "tab=stderr") != (want == http.StatusOK) {
+			t.Errorf("the page for a %s: link to standard error: %t", role, want != http.StatusOK)
+		}
 	}
 }

@@ -39,9 +39,10 @@ type screen struct {
 // New returns the screen for the exchanges of a ring.
 func New(site *page.Site, ring *capture.Ring) *page.Screen {
 	s := screen{site, ring}
+	// The messages of all callers, and filters that find their texts, are more than the key of a viewer grants.
 	return &page.Screen{Templates: templates, Follow: s.follow, Routes: []*page.Route{
-		{Path: "/traffic", Role: page.RoleViewer, Title: "Traffic", Key: "t", Order: 30, View: s.view},
-		{Path: "/traffic/export", Role: page.RoleViewer, Serve: s.export},
+		{Path: "/traffic", Role: page.RoleOperator, Title: "Traffic", Key: "t", Order: 30, View: s.view},
+		{Path: "/traffic/export", Role: page.RoleOperator, Serve: s.export},
 	}}
 }
 
