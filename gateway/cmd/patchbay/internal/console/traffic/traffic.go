@@ -231,6 +231,9 @@ func (s screen) exchangePage(id, other uint64, query, before string) *exchangePa
 	if _, with, ok := s.ring.Get(other); ok {
 		p.Other = other
 		p.Diff = diff.Lines(messageLines(frames), messageLines(with))
+		if slices.ContainsFunc(slices.Concat(frames, with), isCutMessage) {
+			p.Diff = append(p.Diff, diff.CutLine("a message is recorded incompletely: its end is not compared"))
+		}
 		p.Same = diff.IsEqual(p.Diff)
 	}
 	return p
@@ -280,7 +283,9 @@ func (s screen) exported(query, id string) (ids []uint64, err error) {
 	return ids, nil
 }
 
-// messageLines returns the lines of the messages of an exchange, indented and without ids, which differ
+func isCutMessage(f capture.Frame) bool { return f.Kind == capture.Message && f.IsCut() }
+
+// messageLines returns the first lines of the messages of an exchange, indented and without ids, which differ
 // between all exchanges.
 func messageLines(frames []capture.Frame) (lines []string) {
 	for i := range frames {
@@ -292,7 +297,7 @@ func messageLines(frames []capture.Frame) (lines []string) {
 		_ = text.Indent() // a message that is cut stays on one line
 		for line := range strings.Lines(string(text)) {
 			line = strings.TrimRight(line, "\n")
-			if isTopID := strings.HasPrefix(line, "\t\"id\":"); !isTopID && len(lines) < diff.MaxLines {
+			if isTopID := strings.HasPrefix(line, "\t\"id\":"); !isTopID && len(lines) <= diff.MaxLines {
 				lines = append(lines, line)
 			}
 		}
