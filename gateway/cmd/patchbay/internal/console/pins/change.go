@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -24,7 +25,63 @@ type change struct {
 	Members []member
 	Same    []string // names of members that did not change
 	Hidden  int      // characters of the pending form that a person does not see
+	Lines   int      // of all members
 	TooLong bool     // a form is too large to be kept
+	Long    bool     // a person must read it by itself: no approval of many definitions contains it
+}
+
+const (
+	// maxSteps limits the steps of the comparison of two forms. A definition of 64 KiB may contain 32,000
+	// lines on each side, whose comparison takes seconds.
+	maxSteps = 100_000
+	// maxRead limits the lines of a change that a person reads among others: longer changes hide a line.
+	maxRead = 500
+	// maxKept limits the lines of the changes that are kept, about 20 MiB, and maxChanges their number: a
+	// page shows up to 400 changes.
+	maxKept, maxChanges = 200_000, 1000
+)
+
+// A changeKey identifies a change by the digests of its forms.
+type changeKey struct{ old, now string }
+
+// changes keeps changes, because a stream shows the same page again and again. It is safe for concurrent
+// use.
+type changes struct {
+	mu    sync.Mutex // guards the fields below
+	all   map[changeKey]change
+	lines int // of all
+}
+
+// of returns how a pending form differs from the approved form, which is nil for a new definition.
+func (c *changes) of(p *pin, old, now *form) change {
+	key := changeKey{now: now.Digest}
+	if old != nil {
+		key.old = old.Digest
+	}
+	c.mu.Lock()
+	known, ok := c.all[key]
+	c.mu.Unlock()
+	if !ok || len(now.Definition) == 0 || old != nil && len(old.Definition) == 0 {
+		known = compare(old, now)
+		c.keep(key, known)
+	}
+	text, _ := json.Marshal(choice{p.Identity, p.Kind, p.Name, now.Digest}) // texts
+	known.Choice, known.Time = string(text), now.Time
+	return known
+}
+
+// keep keeps a change. It drops all other changes if they have too many lines.
+func (c *changes) keep(key changeKey, made change) {
+	if made.TooLong {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || c.lines+made.Lines > maxKept || len(c.all) == maxChanges {
+		c.all, c.lines = map[changeKey]change{}, 0
+	}
+	c.lines += made.Lines
+	c.all[key] = made
 }
 
 // A member is a member of the definition that changed.
@@ -45,27 +102,32 @@ type part struct {
 	Hidden string // such as U+200B
 }
 
-// compare returns how a pending form differs from the approved form, which is nil for a new definition.
-func compare(p *pin, old, now *form) change {
-	text, _ := json.Marshal(choice{p.Identity, p.Kind, p.Name, now.Digest}) // texts
-	c := change{Digest: now.Digest, Choice: string(text), Time: now.Time}
+// compare returns how a pending form differs from the approved form, with all lines of the pending form in
+// the members that changed.
+func compare(old, now *form) change {
+	c := change{Digest: now.Digest}
 	var before json.RawMessage
 	if old != nil {
 		c.Old, before = old.Digest, old.Definition
 	}
 	if c.TooLong = len(now.Definition) == 0 || old != nil && len(before) == 0; c.TooLong {
+		c.Long = true
 		return c
 	}
 	was, is := membersOf(before), membersOf(now.Definition)
+	steps := maxSteps
 	for _, name := range memberNames(before, now.Definition) {
 		if string(was[name]) == string(is[name]) || name == "name" && old == nil {
 			c.Same = append(c.Same, name)
 			continue
 		}
 		m := member{Name: name}
-		for _, l := range diff.Lines(linesOf(was[name]), linesOf(is[name])) {
+		all, isExact := diff.Complete(linesOf(was[name]), linesOf(is[name]), &steps)
+		for _, l := range all {
 			m.Lines = append(m.Lines, line{l.Kind, l.Mark, parts(l.Text)})
 		}
+		c.Lines += len(all)
+		c.Long = c.Long || !isExact || c.Lines > maxRead
 		c.Members = append(c.Members, m)
 	}
 	decoded, err := decodeStrings(now.Definition)

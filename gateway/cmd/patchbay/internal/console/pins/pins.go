@@ -3,7 +3,9 @@
 package pins
 
 import (
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +23,8 @@ import (
 const (
 	// maxWaiting limits the definitions of a page with their texts of up to 64 KiB.
 	maxWaiting = 50
+	// maxLines limits the lines of a page, which ends after the definition that exceeds it.
+	maxLines = 50_000
 	// maxListed limits the definitions of a page without texts.
 	maxListed = 500
 	// maxApproved limits the definitions that a request approves, as the admin API does.
@@ -32,11 +36,15 @@ var templates embed.FS
 
 // New returns the screen.
 func New() *page.Screen {
+	s := &screen{}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
-		{Path: "/pins", Role: page.RoleViewer, Title: "Pins", Key: "p", Order: 40, View: view},
+		{Path: "/pins", Role: page.RoleViewer, Title: "Pins", Key: "p", Order: 40, View: s.view},
 		{Path: "/pins/approve", Role: page.RoleOperator, Act: approve},
 	}}
 }
+
+// screen contains the functions of the screen.
+type screen struct{ changes changes }
 
 // A pin is a definition of GET /pins.
 type pin struct {
@@ -97,7 +105,8 @@ type tab struct {
 type group struct {
 	Server, ID string
 	Cards      []card
-	Choices    []string // of all cards
+	Choices    []string // of the cards whose changes are short
+	Short      int      // cards in Choices
 	Role       page.Role
 	Back       string
 }
@@ -115,7 +124,7 @@ type card struct {
 var statuses = []struct{ status, title string }{
 	{"quarantined", "Waiting"}, {"approved", "Approved"}, {"removed", "Removed"}}
 
-func view(r *page.Request) (*page.View, error) {
+func (s *screen) view(r *page.Request) (*page.View, error) {
 	q := r.URL.Query()
 	p := &pinsPage{Status: q.Get("status"), Server: q.Get("server"), Back: "/pins?" + r.URL.RawQuery}
 	if !slices.ContainsFunc(statuses, func(s struct{ status, title string }) bool { return s.status == p.Status }) {
@@ -128,28 +137,36 @@ func view(r *page.Request) (*page.View, error) {
 		}
 		p.Newer = q["newer"]
 	}
-	for _, s := range statuses {
+	for _, t := range statuses {
 		var l list
-		if err := r.Get(listPath(s.status, p.Server, 0, 1, false), &l); err != nil {
+		if err := r.Get(listPath(t.status, p.Server, 0, 1, false), &l); err != nil {
 			return nil, err
 		}
-		link, err := page.Link("/pins", "status", s.status, "server", p.Server)
+		link, err := page.Link("/pins", "status", t.status, "server", p.Server)
 		if err != nil {
 			return nil, err
 		}
-		p.Tabs = append(p.Tabs, tab{s.title, link, l.Matched, s.status == p.Status})
+		p.Tabs = append(p.Tabs, tab{t.title, link, l.Matched, t.status == p.Status})
 	}
 	cursor, _ := strconv.Atoi(q.Get("cursor")) // another value shows the first page
+	cursor = max(cursor, 0)
 	waiting := p.Status == statuses[0].status
 	most := maxListed
 	if waiting {
 		most = maxWaiting
 	}
 	var l list
-	if err := r.Get(listPath(p.Status, p.Server, max(cursor, 0), most, waiting), &l); err != nil {
+	if err := r.Get(listPath(p.Status, p.Server, cursor, most, waiting), &l); err != nil {
 		return nil, err
 	}
 	p.Matched = l.Matched
+	if waiting {
+		var shown int
+		p.Groups, shown = s.groups(l.Pins, r.Role, p.Back)
+		if shown < len(l.Pins) {
+			l.Pins, l.NextCursor = l.Pins[:shown], cursor+shown
+		}
+	}
 	if l.NextCursor > 0 {
 		p.More, _ = page.Link("/pins", "status", p.Status, "server", p.Server, "cursor", strconv.Itoa(l.NextCursor))
 	}
@@ -157,9 +174,23 @@ func view(r *page.Request) (*page.View, error) {
 		p.Listed = l.Pins
 		return &page.View{Template: "pins", Data: p}, nil
 	}
-	p.Groups = groups(l.Pins, r.Role, p.Back)
-	fragments := []page.Fragment{{ID: "waiting", Part: "waiting", Data: p}}
+	fragments := []page.Fragment{{ID: "waiting", Part: "waiting", Data: p, Version: version(p, l.Pins)}}
 	return &page.View{Template: "pins", Data: p, Fragments: fragments}, nil
+}
+
+// version returns a text that differs if the definitions that wait differ, without their texts: a form has
+// its digest.
+func version(p *pinsPage, all []pin) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %d ", p.More, p.Matched)
+	for i := range all {
+		d := &all[i]
+		fmt.Fprintf(h, "%q ", []string{d.Server, d.Identity, d.Kind, d.Name, d.Status})
+		for _, f := range slices.Concat(d.Approved[:min(len(d.Approved), 1)], d.Pending) {
+			fmt.Fprintf(h, "%q %d %t ", f.Digest, f.Time.UnixNano(), len(f.Definition) == 0)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // listPath returns a path of the admin API.
@@ -177,9 +208,13 @@ func listPath(status, server string, cursor, limit int, definitions bool) string
 	return "/pins?" + q.Encode()
 }
 
-// groups returns definitions by server. Their order is by server.
-func groups(all []pin, role page.Role, back string) (list []group) {
+// groups returns the first definitions by server, and their number. Their order is by server.
+func (s *screen) groups(all []pin, role page.Role, back string) (list []group, shown int) {
+	lines := 0
 	for i := range all {
+		if lines > maxLines {
+			return list, i
+		}
 		p := &all[i]
 		c := card{ID: elementID(p), Server: p.Server, Kind: p.Kind,
 			Name: p.Name, Status: p.Status, Role: role, Back: back}
@@ -187,9 +222,13 @@ func groups(all []pin, role page.Role, back string) (list []group) {
 		if len(p.Approved) > 0 {
 			old = &p.Approved[0]
 		}
+		isLong := false
 		for j := range p.Pending {
-			c.Forms = append(c.Forms, compare(p, old, &p.Pending[j]))
-			c.Forms[j].Place = j + 1
+			made := s.changes.of(p, old, &p.Pending[j])
+			made.Place = j + 1
+			isLong = isLong || made.Long
+			lines += made.Lines
+			c.Forms = append(c.Forms, made)
 			c.Since = p.Pending[0].Time
 		}
 		if i+1 < len(all) {
@@ -201,11 +240,15 @@ func groups(all []pin, role page.Role, back string) (list []group) {
 		}
 		g := &list[len(list)-1]
 		g.Cards = append(g.Cards, c)
+		if isLong {
+			continue
+		}
+		g.Short++
 		for _, f := range c.Forms {
 			g.Choices = append(g.Choices, f.Choice)
 		}
 	}
-	return list
+	return list, len(all)
 }
 
 func elementID(p *pin) string { return "pin-" + page.ElementID(p.Identity+"/"+p.Kind+"/"+p.Name) }

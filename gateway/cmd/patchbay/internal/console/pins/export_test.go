@@ -1,0 +1,15 @@
+package pins
+
+import "encoding/json"
+
+// Compared returns how many comparisons the forms, as pairs of digests of definitions, take.
+func Compared(pairs [][2]string, definition func(digest string) json.RawMessage) (n int) {
+	var c changes
+	seen := map[*member]bool{}
+	for _, pair := range pairs {
+		old := &form{Digest: pair[0], Definition: definition(pair[0])}
+		now := &form{Digest: pair[1], Definition: definition(pair[1])}
+		seen[&c.of(&pin{Name: pair[1]}, old, now).Members[0]] = true
+	}
+	return len(seen)
+}
