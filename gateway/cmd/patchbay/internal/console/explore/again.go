@@ -65,13 +65,13 @@ func (r *run) lines() []string {
 	if raw == nil {
 		return strings.Split(r.snapshot().Err, "\n")
 	}
-	content := []byte("{}")
+	var content object
 	for name, value := range rawjson.Members(raw) {
 		if string(name) != "_meta" {
-			content = rawjson.Set(content, string(name), value)
+			content.add(string(name), value)
 		}
 	}
-	return strings.Split(page.Indent(content), "\n")
+	return strings.Split(page.Indent(content.json()), "\n")
 }
 
 // Compared returns the page that compares the run with its previous run.

@@ -1,6 +1,8 @@
 package explore
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -15,6 +17,7 @@ import (
 	mcpapps "github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -61,7 +64,8 @@ type item struct {
 	Definition  string             // the JSON of the item, indented
 	Blocked     string             // the reason why the host hides the item, or ""
 	template    *mcp.ResourceTemplate
-	view        bool // a page shows the results of the tool
+	problem     string // what the form of the item does not contain, or ""
+	view        bool   // a page shows the results of the tool
 }
 
 // A mark is a property of an item. Kind is the class of its badge.
@@ -183,24 +187,26 @@ func toolItem(t *mcp.Tool) *item {
 
 func promptItem(p *mcp.Prompt) *item {
 	i := newItem(kindPrompts, p.Name, p.Title, p.Description, p)
-	schema := []byte(`{"type":"object"}`)
-	properties, required := []byte("{}"), []string{}
+	var properties object
+	required := []string{}
 	for _, a := range p.Arguments {
-		about := rawjson.Set([]byte(`{"type":"string"}`), "description", rawjson.AppendQuote(nil, a.Description))
-		properties = rawjson.Set(properties, a.Name, about)
+		about := rawjson.AppendQuote([]byte(`{"type":"string","description":`), a.Description)
+		if !i.addName(&properties, a.Name, append(about, '}')) {
+			break
+		}
 		if a.Required {
 			required = append(required, string(rawjson.AppendQuote(nil, a.Name)))
 		}
 	}
-	schema = rawjson.Set(schema, "properties", properties)
-	i.Schema = rawjson.Set(schema, "required", []byte("["+strings.Join(required, ",")+"]"))
+	i.Schema = slices.Concat([]byte(`{"type":"object","properties":`), properties.json(),
+		[]byte(`,"required":[`+strings.Join(required, ",")+"]}"))
 	return i
 }
 
 func templateItem(t *mcp.ResourceTemplate) *item {
 	i := newItem(kindTemplates, t.URITemplate, t.Title, t.Description, t)
 	i.template = t
-	properties := []byte("{}")
+	var properties object
 	for expression := range strings.SplitSeq(t.URITemplate, "{") {
 		inside, _, ok := strings.Cut(expression, "}")
 		if !ok {
@@ -208,11 +214,52 @@ func templateItem(t *mcp.ResourceTemplate) *item {
 		}
 		for name := range strings.SplitSeq(strings.TrimLeft(inside, "+#./;?&"), ",") {
 			name, _, _ = strings.Cut(strings.TrimSuffix(name, "*"), ":")
-			properties = rawjson.Set(properties, name, []byte(`{"type":"string"}`))
+			if !i.addName(&properties, name, []byte(`{"type":"string"}`)) {
+				break
+			}
 		}
 	}
-	i.Schema = rawjson.Set([]byte(`{"type":"object","additionalProperties":false}`), "properties", properties)
+	begin := `{"type":"object","additionalProperties":false,"properties":`
+	if i.problem != "" {
+		begin = `{"type":"object","properties":` // a person may add the other names in JSON
+	}
+	i.Schema = slices.Concat([]byte(begin), properties.json(), []byte("}"))
 	return i
+}
+
+// addName adds a property for an argument or a variable. It reports false, and sets the problem of the item,
+// if a form cannot contain the property.
+func (i *item) addName(properties *object, name string, about []byte) bool {
+	if len(properties.names) >= form.MaxFields && !properties.names[name] {
+		i.problem = fmt.Sprintf("%.100q has more than %d names: a form contains only the first, and the JSON all",
+			i.Name, form.MaxFields)
+		return false
+	}
+	if !properties.names[name] {
+		properties.add(name, about)
+	}
+	return true
+}
+
+// An object is a JSON object to which members are added: the zero object is empty. The time of adding does not
+// depend on the members before.
+type object struct {
+	names map[string]bool
+	text  []byte
+}
+
+// add adds a member, which the object must not contain.
+func (o *object) add(name string, value []byte) {
+	if o.names == nil {
+		o.names = map[string]bool{}
+	}
+	o.names[name] = true
+	o.text = rawjson.AppendQuote(append(o.text, ','), name)
+	o.text = append(append(o.text, ':'), value...)
+}
+
+func (o *object) json() []byte {
+	return slices.Concat([]byte("{"), bytes.TrimPrefix(o.text, []byte(",")), []byte("}"))
 }
 
 func resourceItem(r *mcp.Resource) *item {
@@ -335,22 +382,25 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 	}
 	can := client.Capabilities()
 	if can.Tools != nil {
-		list(loaded, kindTools, client.Tools(ctx), toolItem)
+		list(ctx, loaded, kindTools, client.Tools(ctx), toolItem)
 	}
 	if can.Resources != nil {
-		list(loaded, kindResources, client.Resources(ctx), resourceItem)
-		list(loaded, kindTemplates, client.ResourceTemplates(ctx), templateItem)
+		list(ctx, loaded, kindResources, client.Resources(ctx), resourceItem)
+		list(ctx, loaded, kindTemplates, client.ResourceTemplates(ctx), templateItem)
 	}
 	if can.Prompts != nil {
-		list(loaded, kindPrompts, client.Prompts(ctx), promptItem)
+		list(ctx, loaded, kindPrompts, client.Prompts(ctx), promptItem)
 	}
 	c.addBlocked(ctx, loaded, server, p)
 	return loaded
 }
 
-// list adds the items of a list.
-func list[T any](c *catalogue, kind itemKind, all iter.Seq2[T, error], convert func(T) *item) {
+// list adds the items of a list, until ctx ends.
+func list[T any](ctx context.Context, c *catalogue, kind itemKind, all iter.Seq2[T, error], convert func(T) *item) {
 	for one, err := range all {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
 		if err != nil {
 			if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Code != mcp.CodeMethodNotFound {
 				c.Problems[kind] = err.Error()
@@ -361,6 +411,8 @@ func list[T any](c *catalogue, kind itemKind, all iter.Seq2[T, error], convert f
 			c.Problems[kind] = fmt.Sprintf("only the first %d are shown", maxItems)
 			return
 		}
-		c.Items[kind] = append(c.Items[kind], convert(one))
+		i := convert(one)
+		c.Items[kind] = append(c.Items[kind], i)
+		c.Problems[kind] = cmp.Or(c.Problems[kind], i.problem)
 	}
 }
