@@ -73,6 +73,38 @@ func TestAdminClientNamesItsPrincipal(t *testing.T) {
 	}
 }
 
+// Nobody but the local user adds command lines and addresses to the configuration.
+func TestAdminClientOfPrincipalAddsNoCommandLines(t *testing.T) {
+	mcptest.NoLeaks(t)
+	writes := 0
+	a := newAdmin(t, adminConfig, func(_ *host.Options, o *gateway.AdminOptions) {
+		o.SetConfig = func(_ context.Context, c *gateway.ConfigChange) (*gateway.ConfigResult, error) {
+			if !c.DryRun {
+				writes++
+			}
+			return &gateway.ConfigResult{Commands: [][]string{{"https://evil.example", "(webhook)"}}}, nil
+		}
+	})
+	for i, p := range []*mcp.Principal{{Subject: "ann"}, nil} {
+		body := strings.NewReader(`{"text": "{}", "version": "1"}`)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, adminBase+"/config", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := a.gateway.AdminClient(p).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		isRefused := res.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte("lines and addresses"))
+		if err != nil || isRefused != (p != nil) || writes != i {
+			t.Errorf("principal %v: got %d, %s, %v, %d writes", p, res.StatusCode, text, err, writes)
+		}
+	}
+}
+
 // A stream ends when its body is closed, its request is cancelled, or the gateway shuts down.
 func TestAdminClientStreams(t *testing.T) {
 	mcptest.NoLeaks(t)

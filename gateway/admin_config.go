@@ -88,8 +88,9 @@ type ConfigResult struct {
 	Diff string `json:"diff" jsonschema:"without values that may be secret"`
 	// Version identifies the new text.
 	Version string `json:"version"`
-	// Commands are the command lines that the gateway did not run before.
-	Commands [][]string `json:"commands" jsonschema:"command lines that are new or have changed"`
+	// Commands are the command lines that the gateway did not run before, and the addresses to
+	// which it did not send secrets or arguments of calls.
+	Commands [][]string `json:"commands" jsonschema:"command lines and addresses that are new or have changed"`
 }
 
 func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
@@ -102,8 +103,8 @@ func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
 			return nil, err
 		}
 		if len(expected.Commands) > 0 {
-			return nil, problemf(http.StatusForbidden, "new_command", "the change contains the new command line "+
-				"%.200q: only the user of the gateway may add it", expected.Commands[0])
+			return nil, problemf(http.StatusForbidden, "new_command", "the change contains new command lines and "+
+				"addresses, such as %.200q: only the user of the gateway may add them", expected.Commands[0])
 		}
 	}
 	return r.admin.opts.SetConfig(r.Context(), body)

@@ -1,6 +1,7 @@
 package root
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -116,6 +117,72 @@ func TestConfigurationIsEditedWithoutItsSecrets(t *testing.T) {
 	if p := send(http.MethodPost, "/policy:explain", body, &decision); p != nil || decision.Do != "deny" ||
 		decision.Rule != "no" {
 		t.Errorf("decision %+v, %v", decision, p)
+	}
+}
+
+const ownConfig = `{
+  "inputs": [{"id": "dir", "type": "promptString", "default": "/srv"}],
+  "mcpServers": {
+    "web": {"url": "https://good.example/mcp", "headers": {"Authorization": "Bearer s3cr3t-0123456789",
+      "X-Team": "a"}},
+    "open": {"url": "https://open.example/mcp"},
+    "fs": {"command": "npx", "args": ["srv", "${input:dir}"], "cwd": "/data", "env": {"MODE": "ro"}}
+  },
+  "patchbay": {"policy": {"rules": [{"do": "hook"}], "hook": {"url": "https://hook.example", "secret": "HOOK"}}}
+}
+`
+
+// A change lists new command lines, and the addresses that newly receive secrets or arguments, so
+// that the local user confirms them and nobody else adds them.
+func TestNewCommandLinesAndAddressesAreListed(t *testing.T) {
+	freshVault(t)
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	t.Setenv("HOOK", "a-key-of-32-bytes-for-signatures")
+	writeFile(t, file, ownConfig)
+	startGateway(t, nil, "--config", file)
+	send := adminOf(t, file)
+	var res struct{ Files []gateway.ConfigFile }
+	if p := send(http.MethodGet, "/config", nil, &res); p != nil || len(res.Files) != 1 {
+		t.Fatalf("%+v, %v", res, p)
+	}
+	f := res.Files[0]
+	hook, good := `"url": "https://hook.example"`, "https://good.example/mcp"
+	settings := `"policy": {`
+	for _, c := range []struct{ old, now, want string }{
+		{hook, `"command": ["/bin/sh", "-c", "id"]`, `["/bin/sh","-c","id"]`},
+		{"https://hook.example", "https://evil.example", `["https://evil.example","(policy hook)"]`},
+		{settings, `"webhook": {"url": "https://evil.example", "secret": "HOOK"}, ` + settings,
+			`["https://evil.example","(webhook)"]`},
+		{settings, `"auth": {"oidc": {"issuer": "https://evil.example", "audience": "a"}}, ` + settings,
+			`["https://evil.example","(logins to the gateway)"]`},
+		{settings, `"servers": {"open": {"oauth": {"issuer": "https://evil.example"}, "auth": "gateway"}}, ` + settings,
+			`["https://evil.example","(logins to open)"]`},
+		{settings, `"servers": {"open": {"auth": "forward", "forwardHeaders": ["X"], "share": "caller"}}, ` + settings,
+			`["https://open.example/mcp","(credentials of open)"],["open","(receives headers of callers)"]`},
+		{good, "https://evil.example/mcp", `["https://evil.example/mcp","(credentials of web)"]`},
+		{"https://open.example/mcp", "https://open.example/${file:/etc/hostname}",
+			`["https://open.example/${file:/etc/hostname}","${file:/etc/hostname}"]`},
+		{`"X-Team": "`, `"X-Other": "${AWS_KEY:-none}", "X-Team": "`, `["https://good.example/mcp","${AWS_KEY}"]`},
+		{`"X-Team": "`, `"X-Other": "${exec:id}", "X-Team": "`, `["https://good.example/mcp","${exec:id}"],["id"]`},
+		{`"/srv"`, `"--require=/tmp/evil.js"`,
+			`["npx","srv","${input:dir}","(cwd /data)","(env MODE)","(inputs dir)"]`},
+		{`"cwd": "/data"`, `"cwd": "/tmp", "envFile": "x"`,
+			`["npx","srv","${input:dir}","(cwd /tmp)","(envFile x)","(env MODE)","(inputs dir)"]`},
+		{"https://open.example", "https://other.example", ""}, // it receives no secrets
+		{`"X-Team": "`, `"X-Group": "a", "X-Team": "`, ""},
+	} {
+		changed := strings.Replace(f.Text, c.old, c.now, 1)
+		var r gateway.ConfigResult
+		p := send(http.MethodPut, "/config", gateway.ConfigChange{Text: changed, Version: f.Version, DryRun: true}, &r)
+		var got bytes.Buffer
+		e := json.NewEncoder(&got)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(r.Commands); err != nil {
+			t.Fatal(err)
+		}
+		if p != nil || !r.Changed || strings.TrimSpace(got.String()) != "["+c.want+"]" {
+			t.Errorf("%s: got %s, %v\nwant [%s]", c.now, got.String(), p, c.want)
+		}
 	}
 }
 

@@ -22,11 +22,11 @@ type draft struct {
 	Err      string // why the text cannot be saved
 	Same     bool   // the text does not differ from the file
 	Lines    []diff.Line
-	Commands []command // that the gateway did not run before
-	Refused  bool      // a remote console does not save new command lines
+	Commands []command // command lines and addresses that the gateway did not use before
+	Refused  bool      // a remote console saves none of them
 }
 
-// A command is a new command line.
+// A command is a new command line, or a new address with the data that it receives.
 type command struct {
 	Line []string
 	JSON string // the value of its confirmation
@@ -57,8 +57,8 @@ func (s *screen) check(r *page.Request) (*page.Outcome, error) {
 	return &page.Outcome{Location: location + "#edit"}, err
 }
 
-// save writes a draft after its changes and each new command line were confirmed. The gateway refuses it if
-// the file changed since the check.
+// save writes a draft after its changes and each new command line and address were confirmed. The
+// gateway refuses it if the file changed since the check.
 func (s *screen) save(r *page.Request) (*page.Outcome, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, err
@@ -73,13 +73,13 @@ func (s *screen) save(r *page.Request) (*page.Outcome, error) {
 			"the edit is no longer kept, or cannot be saved: check the changes again; nothing was changed")
 	case s.isRemote(r) && len(d.Commands) > 0:
 		return refuse(http.StatusForbidden, "remote_command",
-			"the edit adds %d command lines, which only the local user may add: edit the file on the machine of the "+
-				"gateway; nothing was changed", len(d.Commands))
+			"the edit adds %d command lines and addresses, which only the local user may add: edit the file on the "+
+				"machine of the gateway; nothing was changed", len(d.Commands))
 	}
 	for _, c := range d.Commands {
 		if !slices.Contains(r.PostForm["command"], c.JSON) {
 			return refuse(http.StatusConflict, "unconfirmed_command",
-				"the command line %.200q was not confirmed: select each new command line; nothing was changed",
+				"%.200q was not confirmed: select each of the new command lines and addresses; nothing was changed",
 				strings.Join(c.Line, " "))
 		}
 	}

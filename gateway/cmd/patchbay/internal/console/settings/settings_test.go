@@ -107,7 +107,8 @@ func TestSettingsAreSavedAfterConfirmation(t *testing.T) {
 	s, f := newSite(t, "", false)
 	edit := url.Values{"text": {"new\r\nrun npx"}, "version": {"1"}}
 	at := s.Post("/settings/check", edit)
-	check(t, s.See(at), `class="removed">- old`, `class="added">&#43; new`, "run new command lines", "&lt;x&gt;")
+	check(t, s.See(at), `class="removed">- old`, `class="added">&#43; new`,
+		"new command lines and addresses", "&lt;x&gt;")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)

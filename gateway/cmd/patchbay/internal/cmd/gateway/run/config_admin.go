@@ -2,12 +2,15 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/celpolicy"
@@ -16,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
@@ -91,45 +95,106 @@ func checkConfig(path string, text []byte) error {
 	return err
 }
 
-// newCommands returns the command lines that text contains and old does not, without secrets.
+// newCommands returns the command lines and addresses that text contains and old does not, without
+// secrets.
 func newCommands(old, text []byte) [][]string {
 	before, now := commandsOf(old), commandsOf(text)
 	all := [][]string{}
-	for key, command := range now {
+	for key, shown := range now {
 		if _, known := before[key]; !known {
-			all = append(all, target.PublicArguments(command))
+			all = append(all, shown)
 		}
 	}
 	slices.SortFunc(all, slices.Compare[[]string])
 	return all
 }
 
-// execVariable matches a variable that runs a command.
-var execVariable = regexp.MustCompile(`\$\{exec:([^}]*)\}`)
+// commands contains the command lines that a configuration runs, and the addresses that receive
+// secrets or arguments of calls, without secrets. The key contains everything that determines the
+// process or the receiver.
+type commands map[string][]string
 
-// commandsOf returns the command lines that a configuration runs. The key contains everything that
-// determines the process: command, folder and environment.
-func commandsOf(text []byte) map[string][]string {
-	commands := map[string][]string{}
+func (c commands) add(shown []string, key ...any) { c[fmt.Sprintf("%q", key)] = shown }
+
+// send adds an address that receives the value of a variable, or what detail says.
+func (c commands) send(address, detail string, key ...any) {
+	if address != "" {
+		c.add([]string{target.PublicURL(address), detail}, append(key, address, detail)...)
+	}
+}
+
+func commandsOf(text []byte) commands {
+	all := commands{}
 	f, err := config.Parse(text)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
-		return commands
+		return all
 	}
+	settings, err := gatewayconfig.Read(f)
+	if err != nil {
+		settings = new(gatewayconfig.Settings) // checkConfig refuses the text
+	}
+	all.addSettings(settings)
 	for _, name := range f.Names() {
-		s, err := f.Server(name)
-		if err != nil || s.Disabled {
-			continue
-		}
-		if s.Type == config.TypeStdio {
-			line := append([]string{s.Command}, s.Args...)
-			commands[fmt.Sprintf("%q", []any{line, s.Dir, s.EnvFile, s.Env})] = line
-		}
-		if s.HeaderCommand != "" {
-			commands[fmt.Sprintf("helper %q", s.HeaderCommand)] = []string{s.HeaderCommand}
-		}
-		for _, m := range execVariable.FindAllStringSubmatch(fmt.Sprint(s.URL, s.Header, s.Env, s.Args, s.Dir), -1) {
-			commands[m[0]] = []string{m[1]}
+		if s, err := f.Server(name); err == nil && !s.Disabled {
+			all.addServer(s, cmp.Or(settings.Servers[name], &config.ServerSettings{}))
 		}
 	}
-	return commands
+	return all
+}
+
+func (c commands) addSettings(s *gatewayconfig.Settings) {
+	if s.Policy != nil && s.Policy.Hook != nil {
+		hook := s.Policy.Hook
+		if len(hook.Command) > 0 {
+			c.add(target.PublicArguments(hook.Command), "hook", hook.Command)
+		}
+		c.send(hook.URL, "(policy hook)", hook.Secret)
+	}
+	if s.Webhook != nil {
+		c.send(s.Webhook.URL, "(webhook)", s.Webhook.Secret)
+	}
+	if s.Auth != nil && s.Auth.OIDC != nil {
+		c.send(s.Auth.OIDC.Issuer, "(logins to the gateway)", s.Auth.OIDC.ClientSecret)
+	}
+	for name, set := range s.Servers {
+		c.send(set.OAuth.Issuer, fmt.Sprintf("(logins to %s)", name), set.OAuth.ClientSecret)
+		if set.Auth == config.AuthForward {
+			c.add([]string{name, "(receives headers of callers)"}, name, set.ForwardHeaders,
+				set.InsecureForwardAuthorization)
+		}
+	}
+}
+
+// variable matches a variable, whose value may come from a command, a file or the environment.
+var variable = regexp.MustCompile(`\$\{(exec:)?([^}]*)\}`)
+
+func (c commands) addServer(s *config.Server, set *config.ServerSettings) {
+	if s.Type == config.TypeStdio {
+		line, shown := append([]string{s.Command}, s.Args...), []string{}
+		var inputs []string
+		for _, in := range s.Inputs {
+			inputs = append(inputs, in.ID)
+		}
+		for _, d := range [][2]string{{"cwd", target.HideKeys(s.Dir)}, {"envFile", target.HideKeys(s.EnvFile)},
+			{"env", strings.Join(slices.Sorted(maps.Keys(s.Env)), ", ")}, {"inputs", strings.Join(inputs, ", ")}} {
+			if d[1] != "" {
+				shown = append(shown, fmt.Sprintf("(%s %s)", d[0], d[1]))
+			}
+		}
+		c.add(append(target.PublicArguments(line), shown...), line, s.Dir, s.EnvFile, s.Env, s.Inputs)
+	}
+	if s.HeaderCommand != "" {
+		c.add(target.PublicArguments([]string{s.HeaderCommand}), "helper", s.HeaderCommand)
+	}
+	if len(s.Header) > 0 || s.HeaderCommand != "" || set.Auth == config.AuthForward || set.OAuth.ClientID != "" {
+		c.send(s.URL, fmt.Sprintf("(credentials of %s)", s.Name))
+	}
+	texts := fmt.Sprint(s.URL, s.Header, s.Command, s.Args, s.EnvFile, s.Env, s.Dir)
+	for _, m := range variable.FindAllStringSubmatch(texts, -1) {
+		if m[1] != "" {
+			c.add(target.PublicArguments(m[2:]), m[0])
+		}
+		shown, _, _ := strings.Cut(m[2], ":-") // a default may be secret
+		c.send(s.URL, "${"+m[1]+target.HideKeys(shown)+"}", s.Name, m[0], s.Inputs)
+	}
 }
