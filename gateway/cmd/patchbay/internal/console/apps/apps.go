@@ -24,6 +24,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -110,19 +111,11 @@ func (s *screen) loadOf(r *page.Request) (*load, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.loads {
-		if l.ID == id && personOf(l.Call.Principal) == personOf(r.Principal) {
+		if l.ID == id && question.PersonOf(l.Call.Principal) == question.PersonOf(r.Principal) {
 			return l, nil
 		}
 	}
 	return nil, problem(http.StatusNotFound, "there is no app %d: run its tool again", id)
-}
-
-// personOf identifies a principal; "" is the local user.
-func personOf(p *mcp.Principal) string {
-	if p == nil {
-		return ""
-	}
-	return p.Issuer + "\n" + p.Subject
 }
 
 // A appPage is the data of templates/apps.html and its parts.
@@ -167,7 +160,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 // open begins a load of the app of a call.
 func (s *screen) open(r *page.Request) (*page.Outcome, error) {
 	run, _ := strconv.Atoi(r.PostFormValue("run"))
-	person := personOf(r.Principal)
+	person := question.PersonOf(r.Principal)
 	call, err := s.begin(run, person)
 	if err != nil {
 		return nil, err
@@ -189,13 +182,15 @@ func (s *screen) open(r *page.Request) (*page.Outcome, error) {
 func (s *screen) begin(run int, person string) (*Call, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at := slices.IndexFunc(s.calls, func(c *Call) bool { return c.Run == run && personOf(c.Principal) == person })
+	at := slices.IndexFunc(s.calls, func(c *Call) bool {
+		return c.Run == run && question.PersonOf(c.Principal) == person
+	})
 	if at < 0 {
 		return nil, problem(http.StatusNotFound, "run %d has no app, or is too old: run the tool again", run)
 	}
 	running := s.opening[person]
 	for _, l := range s.loads {
-		if personOf(l.Call.Principal) == person && l.snapshot().Ended == "" {
+		if question.PersonOf(l.Call.Principal) == person && l.snapshot().Ended == "" {
 			running++
 		}
 	}
