@@ -26,12 +26,28 @@ const (
 // behind TLS, has no second origin by itself.
 func (c *Console) showsApps() bool { return !isRemote(&c.opts) || c.opts.ViewOrigin != "" }
 
-// listenViews listens for the pages of apps. Browsers may connect to the name localhost at the address ::1,
-// where a program of another user must not take the place of the app.
+// maxViewPorts bounds the search for a port that is free at both addresses: a second one rarely is not.
+const maxViewPorts = 10
+
+// listenViews listens for the pages of apps. Without ViewAddr it uses another port if a program has the
+// default port at one of the addresses.
 func listenViews(o *Options) (all []net.Listener, err error) {
-	l, err := listen(o.ViewAddr, DefaultViewAddr, o.ViewOrigin != "")
-	if err != nil || o.ViewOrigin != "" {
-		return []net.Listener{l}, err
+	all, err = listenView(o, o.ViewAddr)
+	for n := 0; o.ViewAddr == "" && errors.Is(err, syscall.EADDRINUSE) && n < maxViewPorts; n++ {
+		all, err = listenView(o, net.JoinHostPort(hostByAddress, "0"))
+	}
+	return all, err
+}
+
+// listenView listens at an address. Browsers may connect to the name localhost at the address ::1, where a
+// program of another user must not take the place of the app: listenView then listens there as well.
+func listenView(o *Options, addr string) (all []net.Listener, err error) {
+	l, err := listen(addr, DefaultViewAddr, o.ViewOrigin != "")
+	switch {
+	case err != nil:
+		return nil, err
+	case o.ViewOrigin != "":
+		return []net.Listener{l}, nil
 	}
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -41,7 +57,7 @@ func listenViews(o *Options) (all []net.Listener, err error) {
 	other, err := config.Listen(context.Background(), "tcp", net.JoinHostPort("::1", port))
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, errors.Join(fmt.Errorf("another program listens at [::1]:%s", port), l.Close())
+		return nil, errors.Join(fmt.Errorf("another program listens at [::1]:%s: %w", port, err), l.Close())
 	case err != nil: // without IPv6
 		return []net.Listener{l}, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -233,6 +234,37 @@ func TestAppsOfferFilesAndEnd(t *testing.T) {
 	res, _ := v.Send(http.MethodPost, "/apps/set", url.Values{"load": {"99"}})
 	if res.StatusCode != http.StatusNotFound {
 		t.Errorf("settings of an unknown app: status %d", res.StatusCode)
+	}
+}
+
+// Browsers may connect to localhost at ::1: a program that has the default port there must not get the
+// requests for apps, nor keep the console from starting.
+func TestAppsUseAnotherPortThanOtherPrograms(t *testing.T) {
+	var config net.ListenConfig
+	first, err := config.Listen(t.Context(), "tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("without IPv6: ", err)
+	}
+	defer first.Close()
+	_, standard, err := net.SplitHostPort(console.DefaultViewAddr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := config.Listen(t.Context(), "tcp", "[::1]:"+standard); err == nil { // or another program has it
+		defer l.Close()
+	}
+	v := newViewer(t, func(o *console.Options) { o.ViewAddr = "" })
+	if u, err := url.Parse(v.source); err != nil || u.Port() == standard {
+		t.Errorf("the app is at %s, %v, want another port than %s", v.source, err, standard)
+	}
+	_, port, err := net.SplitHostPort(first.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = console.New(&console.Options{Addr: "127.0.0.1:0", ViewAddr: "127.0.0.1:" + port, Connect: connect,
+		Admin: func(*mcp.Principal) *http.Client { return v.client }, Gateway: true})
+	if err == nil || !strings.Contains(err.Error(), "another program listens at [::1]:"+port) {
+		t.Errorf("with a given address got %v, want an error that names the port", err)
 	}
 }
 
