@@ -193,7 +193,7 @@ func TestConsoleAddress(t *testing.T) {
 			t.Errorf("got %s, want another port", link)
 		}
 	}, "--config", config)
-	for addr, want := range map[string]string{"127.0.0.1:6280": "use --addr for another address",
+	for addr, want := range map[string]string{"127.0.0.1:6280": "use another address for the console",
 		"0.0.0.0:0": "must be a loopback address", "6280": "must be host:port"} {
 		o := withConsole(t, "", nil, func(urls <-chan string) {
 			if link, ok := <-urls; ok {
@@ -208,7 +208,7 @@ func TestConsoleAddress(t *testing.T) {
 
 func TestConsoleRefusesOtherTargets(t *testing.T) {
 	for line, want := range map[string]string{
-		"@":                                  "must be the URL or name of one server",
+		"@ http://127.0.0.1":                 "must be the URL or name of one server",
 		"none":                               `unknown server "none"`,
 		"x -- true":                          `unexpected argument "x"`,
 		"--":                                 "missing command after --",
