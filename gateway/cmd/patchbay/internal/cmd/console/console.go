@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -26,8 +25,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -103,12 +100,8 @@ func open(ctx context.Context, o *Options) (err error) {
 		}
 	}
 	c.Events, c.Capture = gateway.NewEventLog(), capture.New(nil) // the console keeps the bodies
-	lines, questions := &logs.Book{}, &question.Desk{}
-	c.Capture.SetLog(lines.Line)
-	c.Prepare = func(opts *host.Options) {
-		opts.Logger = slog.New(lines.Handler(opts.Logger.Handler()))
-		questions.Answer(&opts.Client)
-	}
+	sources := launch.Collect(c)
+	sources.AnswerAll(c) // the host has no other callers
 	h, err := hosting.OpenHost(ctx, f, c, nil)
 	if err != nil {
 		return err
@@ -116,9 +109,9 @@ func open(ctx context.Context, o *Options) (err error) {
 	defer func() { err = errors.Join(err, h.Close()) }()
 	gw, reload := newGateway(f, c, h)
 	defer shutdown(gw)
-	opts := &launch.Options{Factory: f, Config: c, Gateway: gw, Addr: o.Addr, Mask: h.Operator().Mask}
-	opts.Also = func(o *console.Options) { o.Logs, o.Questions = lines, questions }
-	lines.SetMask(opts.Mask)
+	opts := &launch.Options{Factory: f, Config: c, Gateway: gw, Addr: o.Addr, Mask: h.Operator().Mask,
+		Sources: sources}
+	sources.SetMask(opts.Mask)
 	if opts.Checks, err = filepath.Abs(o.Checks); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type Options struct {
 	Home    string // see [console.Options]
 	Checks  string // see [console.Options]
 	Mask    func(text string) string
-	Also    func(o *console.Options) // sets further options; may be nil
+	Sources *Sources // of the pages Logs and Inbox; nil for none
 	// Access lets other people than the local user log in. Default: nobody else.
 	Access *access.Access
 }
@@ -51,8 +51,8 @@ func New(o *Options) (*console.Console, error) {
 			return mcp.InMemory(h), nil
 		},
 		Dial: o.dial, Target: o.target, Examine: o.examine}
-	if o.Also != nil {
-		o.Also(opts)
+	if o.Sources != nil {
+		opts.Logs, opts.Questions = &o.Sources.logs, &o.Sources.questions
 	}
 	return Listen(opts, o.Addr)
 }

@@ -70,7 +70,7 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	serveConsole := func(context.Context) (stop func()) { return func() {} }
 	if g.console != nil {
 		serveConsole, err = launch.Gateway(f, g.console, &launch.Options{Factory: f, Config: g.Config, Gateway: gw,
-			Mask: g.Host.Operator().Mask}, opts)
+			Mask: g.Host.Operator().Mask, Sources: g.sources}, opts)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
@@ -56,6 +57,7 @@ type Run struct {
 	attached    *hosting.Attachment         // to the running gateway; nil if this process serves the client
 	observed    *observe.Observation        // of requests
 	console     *gatewayconfig.Console      // of the command line and the settings; nil for none
+	sources     *launch.Sources             // of the console; nil without a console
 }
 
 // gatewayTarget returns the configuration of the target of the command line.
@@ -151,7 +153,7 @@ func (g *Run) servers() []string {
 
 // newGateway returns a gateway for a host, limited to the profile that the command line names.
 func newGateway(ctx context.Context, f *cmdutil.Factory, g *Run, o *gateway.Options) *gateway.Gateway {
-	o.InsecureNoAuth, o.Profile, o.Logger = g.NoAuth && !g.Stdio, g.Profile, f.IO.Logger()
+	o.InsecureNoAuth, o.Profile, o.Logger = g.NoAuth && !g.Stdio, g.Profile, g.sources.Logger(f.IO.Logger())
 	o.Admin = adminOptions(ctx, f, g)
 	return gateway.New(g.Host, o)
 }

@@ -121,6 +121,7 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	}
 	if g.console != nil {
 		g.Config.Capture = capture.New(&capture.Options{Always: g.Capture == launch.CaptureAlways})
+		g.sources = launch.Collect(g.Config) // clients answer the other questions of servers
 	}
 	if err := observeGateway(ctx, f, g); err != nil {
 		return err
@@ -143,6 +144,7 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Host.Close()) }()
+	g.sources.SetMask(g.Host.Operator().Mask)
 	if g.Profile != "" {
 		if all := g.Host.Operator().Profiles(); !slices.Contains(all, g.Profile) {
 			return exit.UsageError(term.UnknownName("profile", g.Profile, all))

@@ -1,0 +1,58 @@
+package launch
+
+import (
+	"log/slog"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/host"
+)
+
+// Sources hold the log lines and the questions of a host for its console. They are safe for concurrent use.
+type Sources struct {
+	logs      logs.Book
+	questions question.Desk
+}
+
+// Collect makes the host of a configuration add its log, the log messages of its servers and what they print
+// to the sources. Capture must be set, and the host must not be open.
+func Collect(c *hosting.Config) *Sources {
+	s, before := &Sources{}, c.Prepare
+	c.Capture.SetLog(s.logs.Line)
+	c.Prepare = func(o *host.Options) {
+		if before != nil {
+			before(o)
+		}
+		o.Logger = s.Logger(o.Logger)
+	}
+	return s
+}
+
+// AnswerAll makes the operators of the console answer the questions of the host that belong to no request
+// of a caller. Otherwise they answer only the questions of their own runs. The host must not be open.
+func (s *Sources) AnswerAll(c *hosting.Config) {
+	before := c.Prepare
+	c.Prepare = func(o *host.Options) {
+		if before != nil {
+			before(o)
+		}
+		s.questions.Answer(&o.Client)
+	}
+}
+
+// Logger returns a logger whose records next logs and the console shows. For nil Sources it is next.
+func (s *Sources) Logger(next *slog.Logger) *slog.Logger {
+	if s == nil {
+		return next
+	}
+	return slog.New(s.logs.Handler(next.Handler()))
+}
+
+// SetMask sets the function that replaces secrets, such as the method Mask of an operator, which exists only
+// when the host is open. Nil Sources ignore it.
+func (s *Sources) SetMask(mask func(text string) string) {
+	if s != nil {
+		s.logs.SetMask(mask)
+	}
+}
