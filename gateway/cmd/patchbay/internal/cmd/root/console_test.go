@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -38,6 +39,14 @@ func withConsole(
 	t *testing.T, typed string, prepare func(*cmdutil.Factory), visit func(urls <-chan string), args ...string,
 ) outcome {
 	t.Helper()
+	return withConsoleOf(t, typed, prepare, visit, append([]string{"console"}, args...)...)
+}
+
+// withConsoleOf is withConsole for any command that opens a console.
+func withConsoleOf(
+	t *testing.T, typed string, prepare func(*cmdutil.Factory), visit func(urls <-chan string), args ...string,
+) outcome {
+	t.Helper()
 	mcptest.NoLeaks(t)
 	freshVault(t)
 	var stdout bytes.Buffer
@@ -50,7 +59,7 @@ func withConsole(
 	defer cancel()
 	status := make(chan int, 1)
 	go func() {
-		status <- runCommandLine(ctx, p, append([]string{"console"}, args...))
+		status <- runCommandLine(ctx, p, args)
 		close(stderr.found)
 	}()
 	visit(stderr.found)
@@ -60,6 +69,12 @@ func withConsole(
 
 // overview logs in with the URL of a console, and returns its first page.
 func overview(t *testing.T, link string) string {
+	t.Helper()
+	return withLogin(t, link, nil)
+}
+
+// withLogin is overview. It calls visit, which may be nil, with the browser and the URL without a path.
+func withLogin(t *testing.T, link string, visit func(browser *http.Client, base string)) string {
 	t.Helper()
 	base, token, _ := strings.Cut(link, "/login#t=")
 	jar, err := cookiejar.New(nil)
@@ -82,7 +97,46 @@ func overview(t *testing.T, link string) string {
 	if err != nil || res.StatusCode != http.StatusOK || res.Request.URL.Path != "/" {
 		t.Fatalf("login: got %d at %s, %v", res.StatusCode, res.Request.URL, err)
 	}
+	if visit != nil {
+		visit(browser, base)
+	}
 	return string(page)
+}
+
+// The console of a gateway shows what its servers print, and the log of the gateway.
+func TestGatewayConsoleShowsLogs(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("uses sh")
+	}
+	path := t.TempDir() + "/mcp.json"
+	writeFile(t, path, `{"mcpServers": {"noisy": {"command": "sh", "args": ["-c", "echo hello >&2; cat >/dev/null"]}}}`)
+	withConsoleOf(t, "", func(p *cmdutil.Factory) { p.IO.Err.Terminal = true }, func(urls <-chan string) {
+		withLogin(t, <-urls, func(browser *http.Client, base string) {
+			started := make(chan struct{})
+			go func() { // ends with the command
+				defer close(started)
+				if res, err := browser.PostForm(base+"/servers/restart", url.Values{"server": {"noisy"}}); err == nil {
+					_ = res.Body.Close()
+				}
+			}()
+			consoletest.Await(t, "hello", func() string {
+				res, err := browser.Get(base + "/logs?source=stderr")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				text, err := io.ReadAll(res.Body)
+				if err != nil || res.StatusCode != http.StatusOK {
+					t.Fatalf("logs: got %d, %v", res.StatusCode, err)
+				}
+				return string(text)
+			})
+			if res, err := browser.PostForm(base+"/servers/stop", url.Values{"server": {"noisy"}}); err == nil {
+				_ = res.Body.Close()
+			}
+			<-started
+		})
+	}, "gateway", "--config", path, "--addr", "127.0.0.1:0", "--console=127.0.0.1:0")
 }
 
 // The first command of a new user shows the demo beside the servers of the configuration, which it does
