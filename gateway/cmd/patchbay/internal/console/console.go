@@ -270,9 +270,10 @@ func (c *Console) Serve(ctx context.Context) error {
 			c.site.Background(s.Follow)
 		}
 	}
-	servers := []*http.Server{c.server(c)}
-	failed := make(chan error, len(servers)+len(c.views))                               // a result for each listener
-	c.site.Background(func(context.Context) { failed <- servers[0].Serve(c.listener) }) // ends with the server
+	main := c.server(c)
+	servers := []*http.Server{main}
+	failed := make(chan error, len(servers)+len(c.views))                         // a result for each listener
+	c.site.Background(func(context.Context) { failed <- main.Serve(c.listener) }) // ends with the server
 	if len(c.views) > 0 {
 		servers = append(servers, c.server(http.HandlerFunc(c.serveView)))
 	}
