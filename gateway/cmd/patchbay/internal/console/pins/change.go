@@ -149,12 +149,8 @@ func membersOf(definition json.RawMessage) map[string]json.RawMessage {
 		}
 		return all
 	}
-	for key, value := range rawjson.Members(definition) {
-		name, err := rawjson.Unquote([]byte(`"` + string(key) + `"`))
-		if err != nil {
-			name = string(key)
-		}
-		all[name] = value
+	for name, value := range rawjson.Members(definition) {
+		all[string(name)] = value
 	}
 	return all
 }

@@ -13,3 +13,12 @@ func Compared(pairs [][2]string, definition func(digest string) json.RawMessage)
 	}
 	return len(seen)
 }
+
+// Members returns the text of each member of a definition, as the comparison names the members.
+func Members(definition json.RawMessage) map[string]string {
+	all := map[string]string{}
+	for name, value := range membersOf(definition) {
+		all[name] = string(value)
+	}
+	return all
+}

@@ -3,6 +3,7 @@ package pins_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -86,5 +87,15 @@ func TestPinsCompareEachChangeOnce(t *testing.T) {
 	})
 	if got != 3 {
 		t.Errorf("got %d comparisons, want 3", got)
+	}
+}
+
+// A member whose name contains an escape in its decoded form is another member than the name that the
+// escape spells: it must not stand for an approved description.
+func TestMembersAreNamedAsDecoded(t *testing.T) {
+	got := pins.Members(json.RawMessage(`{"description": "evil", "descr\\u0069ption": "approved", "t\u0069tle": "T"}`))
+	want := map[string]string{"description": `"evil"`, `descr\u0069ption`: `"approved"`, "title": `"T"`}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
