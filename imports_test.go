@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An importRule forbids imports between two layers of the project. A name stands for the package and everything
-// below it; packages in except are exempt.
+// An importRule forbids imports between two layers of the project. A name stands for the package
+// and everything below it; packages in except are exempt.
 type importRule struct {
 	from, deny, except []string
 	why                string
@@ -111,8 +111,8 @@ func checkOutside(t *testing.T, name, imported string) {
 	}
 }
 
-// allowedOutside names the modules that a package, and packages below it, may import besides ours. An ADR explains
-// each. Every package may import the modules of the empty name.
+// allowedOutside names the modules that a package, and packages below it, may import besides ours.
+// An ADR explains each. Every package may import the modules of the empty name.
 var allowedOutside = map[string][]string{
 	"":                  {"github.com/go-json-experiment/json"},
 	"mcptest":           {"github.com/santhosh-tekuri/jsonschema/v6"},

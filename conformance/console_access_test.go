@@ -22,8 +22,8 @@ var accessScreens = []screen{
 	{"wide screen at 400 %", 320, 256, "light", nil},
 }
 
-// findBarriers returns the serious and critical findings of axe-core, each with its elements. Its argument
-// contains options of axe-core.
+// findBarriers returns the serious and critical findings of axe-core, each with its elements. Its
+// argument contains options of axe-core.
 const findBarriers = `((options) => axe.run(document, {resultTypes: ["violations"], preload: false, iframes: false,
 	...options}).then(({violations}) => violations
 		.filter(({impact}) => impact === "serious" || impact === "critical")
@@ -56,8 +56,8 @@ func (p *watchedTab) hasNoBarriers(name, axe string) {
 	p.do("restore the viewport", chromedp.EmulateReset())
 }
 
-// TestConsoleAccess examines each screen of the navigation, the page that its first row opens, and the
-// pages outside the navigation. A new screen is examined without a change of this test.
+// TestConsoleAccess examines each screen of the navigation, the page that its first row opens, and
+// the pages outside the navigation. A new screen is examined without a change of this test.
 func TestConsoleAccess(t *testing.T) {
 	axe, browser := needAxe(t), startBrowser(t)
 	w := startConsole(t, consoleServers)
@@ -104,7 +104,8 @@ func TestConsoleAccess(t *testing.T) {
 	p.hasNoBarriers("the palette", axe)
 }
 
-// settled reports whether a page and its stream are loaded. A page without a stream shows no connection.
+// settled reports whether a page and its stream are loaded. A page without a stream shows no
+// connection.
 const settled = `document.readyState === "complete" &&
 	(!("live" in document.body.dataset) || document.querySelector("#connection.live") !== null)`
 

@@ -15,8 +15,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// hostilePage tries to leave its frame and to act without the person. It reports each attempt in a log
-// message: "refused", or what it got. At last it navigates its own frame.
+// hostilePage tries to leave its frame and to act without the person. It reports each attempt in a
+// log message: "refused", or what it got. At last it navigates its own frame.
 const hostilePage = `<!DOCTYPE html><title>Hostile</title><p>You have won.</p>
 <script>
   const post = message => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
@@ -90,8 +90,8 @@ func logged(text string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll("#app-log li")].some(l => l.textContent.includes(%q))`, text)
 }
 
-// TestConsoleApps shows the app of the demo, which renders, talks, and calls a tool after the person allows
-// the call. Then a hostile app fails to leave its frame.
+// TestConsoleApps shows the app of the demo, which renders, talks, and calls a tool after the
+// person allows the call. Then a hostile app fails to leave its frame.
 func TestConsoleApps(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestConsoleChecks saves a call in the page. `patchbay check` passes it, and fails after a change of
-// the result, with a JUnit report.
+// TestConsoleChecks saves a call in the page. `patchbay check` passes it, and fails after a change
+// of the result, with a JUnit report.
 func TestConsoleChecks(t *testing.T) {
 	browser := startBrowser(t)
 	file := filepath.Join(t.TempDir(), "calls.json")

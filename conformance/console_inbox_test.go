@@ -37,8 +37,8 @@ func (p *watchedTab) shareLogin(other *watchedTab) {
 	})
 }
 
-// TestConsoleInbox decides about calls in two browsers, by keyboard: the call continues, the other browser
-// sees the decision, a late decision is refused, and questions are answered.
+// TestConsoleInbox decides about calls in two browsers, by keyboard: the call continues, the other
+// browser sees the decision, a late decision is refused, and questions are answered.
 func TestConsoleInbox(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, inboxServers)

@@ -35,8 +35,8 @@ func (p *watchedTab) tabTo(selector string) {
 	p.t.Fatalf("Tab does not reach %s:\n%s", selector, p.text())
 }
 
-// TestConsoleKeyboard finds a tool, runs it, repeats and copies the run, compares two exchanges, opens
-// screens and tools with the palette, and switches the keys off, without a pointer.
+// TestConsoleKeyboard finds a tool, runs it, repeats and copies the run, compares two exchanges,
+// opens screens and tools with the palette, and switches the keys off, without a pointer.
 func TestConsoleKeyboard(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)

@@ -20,8 +20,8 @@ type remoteConsole struct {
 	idp        *provider
 }
 
-// startRemoteConsole runs a gateway with a console, keys and the certified OpenID provider, whose users
-// have groups.
+// startRemoteConsole runs a gateway with a console, keys and the certified OpenID provider, whose
+// users have groups.
 func startRemoteConsole(t *testing.T, groups map[string][]string) *remoteConsole {
 	t.Helper()
 	for _, name := range []string{"HOME", "PATCHBAY_STATE_DIR", "XDG_CONFIG_HOME", "PATCHBAY_VAULT_DIR"} {
@@ -77,8 +77,8 @@ func isAllowed(p *watchedTab) (button, request bool) {
 	return button, p.read(chromedp.Evaluate[string](`document.body.dataset.status`)) == "404" // an unknown server
 }
 
-// TestConsoleRemote logs people in with keys and at the certified OpenID provider: their roles limit pages
-// and requests, runs are theirs under the policy, and a revoked key ends its pages.
+// TestConsoleRemote logs people in with keys and at the certified OpenID provider: their roles
+// limit pages and requests, runs are theirs under the policy, and a revoked key ends its pages.
 func TestConsoleRemote(t *testing.T) {
 	browser := startBrowser(t)
 	w := startRemoteConsole(t, map[string][]string{"carol": {"platform", "staff"}, "dave": {"staff"},

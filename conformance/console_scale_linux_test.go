@@ -16,13 +16,13 @@ import (
 const (
 	crowdTools     = 1000
 	crowdExchanges = 10_000
-	// hangs is the time in milliseconds after which a page hangs. The test prints the real figures, beside
-	// those of a page with the same rows and no console.
+	// hangs is the time in milliseconds after which a page hangs. The test prints the real figures,
+	// beside those of a page with the same rows and no console.
 	hangs = 30_000
 )
 
-// TestConsoleScale lists and filters 1,000 tools, shows 10,000 exchanges with 160 MB of messages, and
-// compares the memory of the console with the bounds of what it holds.
+// TestConsoleScale lists and filters 1,000 tools, shows 10,000 exchanges with 160 MB of messages,
+// and compares the memory of the console with the bounds of what it holds.
 func TestConsoleScale(t *testing.T) {
 	browser := startBrowser(t)
 	crowd := build(t, ".", "./crowd")
@@ -67,13 +67,15 @@ func TestConsoleScale(t *testing.T) {
 			t.Errorf("%s took %.0f ms: the page hangs", what, ms)
 		}
 	}
-	// 64 MiB of frames, as much that the collector lets grow before it runs, and what it has not returned yet.
+	// 64 MiB of frames, as much that the collector lets grow before it runs, and what it has not
+	// returned yet.
 	if most := int64(4 * 64 << 20); during-before > most {
 		t.Errorf("the memory of the console grew by %d bytes, more than %d", during-before, most)
 	}
 }
 
-// loaded returns the milliseconds from the navigation to the end of the loading of the page, with its rows.
+// loaded returns the milliseconds from the navigation to the end of the loading of the page, with
+// its rows.
 func (p *watchedTab) loaded() float64 {
 	p.t.Helper()
 	const script = `performance.getEntriesByType("navigation")[0].loadEventEnd`

@@ -16,8 +16,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Two browsers use one console, each with its own link: what one browser does appears in the other, and the
-// end of the session of one leaves the other logged in.
+// Two browsers use one console, each with its own link: what one browser does appears in the other,
+// and the end of the session of one leaves the other logged in.
 func TestConsoleInTwoBrowsers(t *testing.T) {
 	browser := startBrowser(t)
 	patchbay := build(t, "..", "./gateway/cmd/patchbay")
@@ -71,8 +71,8 @@ func emptyConfig(t *testing.T) string {
 	return file
 }
 
-// attempts is what a page tries with a console at the URL base, in the browser of a person who is logged in:
-// to read it, to act, to load it as a script, an image and a frame.
+// attempts is what a page tries with a console at the URL base, in the browser of a person who is
+// logged in: to read it, to act, to load it as a script, an image and a frame.
 const attempts = `(async (base) => {
 	const said = [];
 	const form = new URLSearchParams({server: "demo"});
@@ -97,8 +97,9 @@ const attempts = `(async (base) => {
 	return said.join("\n");
 })`
 
-// A page of another site, of another port of this machine, and of a name that its owner resolves to this
-// machine can neither read the console nor act in it, although the browser of the victim is logged in.
+// A page of another site, of another port of this machine, and of a name that its owner resolves to
+// this machine can neither read the console nor act in it, although the browser of the victim is
+// logged in.
 func TestConsoleRefusesOtherSites(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)

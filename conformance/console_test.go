@@ -84,8 +84,8 @@ type watchedTab struct {
 	problems []string
 }
 
-// newWatchedTab opens a tab whose console errors, exceptions, rejections that nothing handles, and violations
-// of the CSP fail the test.
+// newWatchedTab opens a tab whose console errors, exceptions, rejections that nothing handles, and
+// violations of the CSP fail the test.
 func newWatchedTab(t *testing.T, browser context.Context) *watchedTab {
 	t.Helper()
 	p := watchTab(t, browser)
@@ -133,8 +133,8 @@ func (p *watchedTab) has(selector string) bool {
 	return must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](fmt.Sprintf("document.querySelector(%q) !== null", selector))))(p.t)
 }
 
-// TestConsoleFirstMinute follows a new user: the link logs the browser in, the overview is drawn and
-// lists the tools of the demo, live and without a violation of the Content-Security-Policy.
+// TestConsoleFirstMinute follows a new user: the link logs the browser in, the overview is drawn
+// and lists the tools of the demo, live and without a violation of the Content-Security-Policy.
 func TestConsoleFirstMinute(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)
@@ -170,8 +170,8 @@ func TestConsoleFirstMinute(t *testing.T) {
 	thief.waitForText("expired or was used")
 }
 
-// The page reports that it is disconnected, keeps its content, and connects again by itself. After a
-// restart of the console it asks for another login.
+// The page reports that it is disconnected, keeps its content, and connects again by itself. After
+// a restart of the console it asks for another login.
 func TestConsoleReconnects(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)

@@ -10,8 +10,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Every test of the console fails if a page reports a problem. Here each kind of problem is made, and seen:
-// an error on the console, an exception, a rejection that nothing handles, and what the policy forbids.
+// Every test of the console fails if a page reports a problem. Here each kind of problem is made,
+// and seen: an error on the console, an exception, a rejection that nothing handles, and what the
+// policy forbids.
 func TestWatchedTabSeesProblems(t *testing.T) {
 	browser := startBrowser(t)
 	for _, k := range []struct{ script, want string }{

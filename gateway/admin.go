@@ -25,7 +25,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// AdminOptions configures [Gateway.Admin]. A path whose function is nil responds with the status 501.
+// AdminOptions configures [Gateway.Admin]. A path whose function is nil responds with the status
+// 501.
 type AdminOptions struct {
 	// Version is the version of the program, and URL where it serves HTTP.
 	Version, URL string
@@ -47,15 +48,16 @@ type AdminOptions struct {
 	Settings func(ctx context.Context) ([]Setting, error)
 	// ServerConfig returns the values of the configuration of a server, without secrets.
 	ServerConfig func(ctx context.Context, server string) ([]ServerValue, error)
-	// ConfigError returns why the files of the configuration are not in force, without secrets, and ""
-	// if they are. Default: they are.
+	// ConfigError returns why the files of the configuration are not in force, without secrets, and
+	// "" if they are. Default: they are.
 	ConfigError func() string
 	// SetConfig writes the user's configuration file, or reports the changes that it would make.
 	SetConfig func(ctx context.Context, c *ConfigChange) (*ConfigResult, error)
-	// Policy returns the member policy of the settings in force, as JSON without secrets; nil without it.
+	// Policy returns the member policy of the settings in force, as JSON without secrets, or nil if
+	// the settings contain no policy.
 	Policy func(ctx context.Context) (json.RawMessage, error)
-	// Explain returns the Explainer of the policy in force, or, if rules is not nil, of a policy in the
-	// form of the member policy, whose hook must not be asked. The error is a [*Problem] if the
+	// Explain returns the Explainer of the policy in force, or, if rules is not nil, of a policy in
+	// the form of the member policy, whose hook must not be asked. The error is a [*Problem] if the
 	// policy is invalid or absent.
 	Explain func(ctx context.Context, rules json.RawMessage) (Explainer, error)
 	// CheckLogin returns an error if a login of the local user at a server, on a page of the
@@ -67,7 +69,8 @@ type AdminOptions struct {
 // Limits of the admin API.
 const (
 	adminPrefix = "/admin/v1"
-	// adminTimeout bounds a request. Restarting waits for the server, whose start may take 2 minutes.
+	// adminTimeout bounds a request. Restarting waits for the server, whose start may take 2
+	// minutes.
 	adminTimeout        = 30 * time.Second
 	adminRestartTimeout = 150 * time.Second
 	// maxAdminRequests bounds the requests in progress. Operators and scripts send few.
@@ -248,8 +251,8 @@ func (a *admin) serve(w http.ResponseWriter, r *adminRequest) {
 	a.respond(w, status, res)
 }
 
-// call calls the handler of a route. A panic must not end the process, which serves other callers: it is
-// the failure of this request, which the log explains.
+// call calls the handler of a route. A panic of the handler fails this request and is logged. It
+// must not end the process, which serves other callers.
 func (a *admin) call(r *adminRequest) (res any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -315,8 +318,8 @@ func (r *adminRequest) upstream() (*host.Upstream, error) {
 		strings.Join(names, ", "))
 }
 
-// ServeAdmin serves [Gateway.Admin] on the listener of a Unix socket until ctx or [Gateway.Shutdown] ends
-// it, and closes the listener. It returns nil unless the listener fails.
+// ServeAdmin serves [Gateway.Admin] on the listener of a Unix socket until ctx or
+// [Gateway.Shutdown] ends it, and closes the listener. It returns nil unless the listener fails.
 func (g *Gateway) ServeAdmin(ctx context.Context, l net.Listener) error {
 	if l.Addr().Network() != "unix" {
 		_ = l.Close() // it was not used

@@ -26,8 +26,8 @@ func (asking) Decide(_ context.Context, a *policy.Action) policy.Decision {
 func (asking) Needs(policy.ActionKind) policy.Fields { return 0 }
 func (asking) Epoch() uint64                         { return 1 }
 
-// A request that waits for approval is in the list at once, and is sent or refused as the answer says.
-// Its grant is listed, and asked for again when it was revoked.
+// A request that waits for approval is in the list at once, and is sent or refused as the answer
+// says. Its grant is listed, and asked for again when it was revoked.
 func TestAdminDecidesAboutRequests(t *testing.T) {
 	mcptest.NoLeaks(t)
 	a := newAdmin(t, twoServers, func(o *host.Options, _ *gateway.AdminOptions) {

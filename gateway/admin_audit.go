@@ -82,8 +82,8 @@ func (r *adminRequest) audit(q *auditQuery) (*auditPage, error) {
 	return res, nil
 }
 
-// matches reports whether a record is wanted. Records that the log writes about itself are wanted only by
-// their event.
+// matches reports whether a record is wanted. Records that the log writes about itself match only a
+// query for their event.
 func (q *auditQuery) matches(e *audit.Entry, from, to time.Time) bool {
 	switch e.Event {
 	case "segment", "open", "close", "checkpoint":

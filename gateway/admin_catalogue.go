@@ -59,7 +59,8 @@ func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
 	return p, nil
 }
 
-// list returns a page of a list that the caller may use, as a client of the newest revision receives it.
+// list returns a page of a list that the caller may use, as a client of the newest revision
+// receives it.
 func (r *adminRequest) list(ctx context.Context, route Route, method string, params any) (json.RawMessage, error) {
 	id := rand.Text()
 	defer r.host().Operator().EndSession(id)

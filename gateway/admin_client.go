@@ -13,10 +13,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// AdminClient returns a client of [Gateway.Admin] within this process, without a socket, such as for
-// a web console. The host of its URLs must be localhost, as in http://localhost/admin/v1/servers. The
-// records of requests that may change something name p as their caller; nil is the local user. The
-// client may do everything: the program decides what p may do. The client is safe for concurrent use.
+// AdminClient returns a client of [Gateway.Admin] within this process, without a socket, such as
+// for a web console. The host of its URLs must be localhost, as in
+// http://localhost/admin/v1/servers. The records of requests that may change something name p as
+// their caller; nil is the local user. The client may do everything: the program decides what p may
+// do. The client is safe for concurrent use.
 func (g *Gateway) AdminClient(p *mcp.Principal) *http.Client {
 	_ = g.Admin()
 	return &http.Client{Transport: &adminTransport{g.admin.Load(), p}}

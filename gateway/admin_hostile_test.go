@@ -167,7 +167,8 @@ func TestAdminServesDespiteHostileClients(t *testing.T) {
 	}
 }
 
-// A request whose body does not arrive is refused before long, and 64 of them are all that are waited for.
+// A request whose body does not arrive is refused before long, and 64 of them are all that are
+// waited for.
 func TestAdminBoundsRequestsInProgress(t *testing.T) {
 	mcptest.NoLeaks(t)
 	a := newAdmin(t, twoServers, nil)
@@ -204,8 +205,8 @@ func TestAdminBoundsRequestsInProgress(t *testing.T) {
 	}
 }
 
-// Every operation of the document has a handler, and every handler is in the document, which names each
-// parameter and the schemas of requests and responses.
+// Every operation of the document has a handler, and every handler is in the document, which names
+// each parameter and the schemas of requests and responses.
 func TestDocumentHasEveryRoute(t *testing.T) {
 	a := newAdmin(t, twoServers, nil)
 	d := a.document()
@@ -274,7 +275,8 @@ func TestAdminMasksSecrets(t *testing.T) {
 	}
 }
 
-// A client that attaches uses the servers of the gateway, in every revision, until the gateway ends.
+// A client that attaches uses the servers of the gateway, in every revision, until the gateway
+// ends.
 func TestAttachedClientsUseTheGateway(t *testing.T) {
 	mcptest.NoLeaks(t)
 	a := newAdmin(t, twoServers, nil)

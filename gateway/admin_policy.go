@@ -22,7 +22,8 @@ func policyRoutes() []*adminRoute {
 	}
 }
 
-// An Explainer returns the decision of a policy about an action, and the rules up to the deciding rule.
+// An Explainer returns the decision of a policy about an action, and the rules up to the deciding
+// rule.
 type Explainer func(ctx context.Context, a *policy.Action) (policy.Decision, []RuleStep)
 
 // A RuleStep is a rule that was evaluated.
@@ -31,7 +32,7 @@ type RuleStep struct {
 	Do      string `json:"do,omitzero"`
 	Mode    string `json:"mode,omitzero"`
 	Matches bool   `json:"matches"`
-	// Error is why the rule could not be evaluated.
+	// Error is the reason why the rule could not be evaluated.
 	Error string `json:"error,omitzero"`
 }
 
@@ -108,8 +109,8 @@ type definitions map[toolName]json.RawMessage
 
 type toolName struct{ server, tool string }
 
-// approvedTools returns the approved definitions of tools. If identical servers have the same name in
-// the configuration, the last of them counts.
+// approvedTools returns the approved definitions of tools. If identical servers have the same name
+// in the configuration, the last of them counts.
 func (r *adminRequest) approvedTools() (definitions, error) {
 	all := definitions{}
 	state := r.host().Operator().State()
@@ -152,7 +153,8 @@ func (r *adminRequest) explain(body *explainRequest) (*explanation, error) {
 		append([]RuleStep{}, steps...)}, nil
 }
 
-// A policyTest is another policy, and the actions for which it is compared with the policy in force.
+// A policyTest is another policy, and the actions for which it is compared with the policy in
+// force.
 type policyTest struct {
 	Policy  json.RawMessage `json:"policy" jsonschema:"in the form of the member policy of the settings"`
 	Actions []explainAction `json:"actions" jsonschema:"minItems=1,maxItems=1000"`

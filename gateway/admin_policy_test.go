@@ -60,7 +60,8 @@ func newPolicyAdmin(t *testing.T, rules string) *adminTest {
 	})
 }
 
-// Another policy decides about an action in place of the policy in force, whose decisions do not change.
+// Another policy decides about an action in place of the policy in force, whose decisions do not
+// change.
 func TestAdminExplainsAnotherPolicy(t *testing.T) {
 	a := newPolicyAdmin(t, noDeletes)
 	for _, test := range []struct{ body, want string }{
@@ -112,7 +113,8 @@ func TestAdminComparesPolicies(t *testing.T) {
 	a.refused("POST", "/policy:compare", `{"policy": {}, "actions": []}`, http.StatusBadRequest, "invalid_body")
 }
 
-// The hits of a rule count the requests that it decided, and the requests that it would have decided.
+// The hits of a rule count the requests that it decided, and the requests that it would have
+// decided.
 func TestAdminCountsHitsOfRules(t *testing.T) {
 	a := newPolicyAdmin(t, `{"rules": [{"name": "soon", "on": ["call"], "do": "deny", "mode": "dry-run"},
 		{"name": "no-whoami", "on": ["call"], "when": "tool.name == 'whoami'", "do": "deny"}]}`)
@@ -139,7 +141,8 @@ func TestAdminCountsHitsOfRules(t *testing.T) {
 	}
 }
 
-// A list of definitions contains their texts, and reports which definitions a server no longer lists.
+// A list of definitions contains their texts, and reports which definitions a server no longer
+// lists.
 func TestAdminShowsDefinitions(t *testing.T) {
 	a := newAdmin(t, twoServers, func(o *host.Options, _ *gateway.AdminOptions) {
 		o.State, o.Pins = &state.Memory{}, true

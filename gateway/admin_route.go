@@ -29,7 +29,8 @@ type adminRoute struct {
 	content string
 }
 
-// pattern returns the pattern of http.ServeMux: a verb is part of the variable, or of the last word.
+// pattern returns the pattern of http.ServeMux: a verb is part of the variable, or of the last
+// word.
 func (r *adminRoute) pattern() string {
 	if r.verb != "" && !r.hasVerb() {
 		return adminPrefix + r.path + ":" + r.verb

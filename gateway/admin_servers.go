@@ -143,9 +143,11 @@ func (r *adminRequest) server(do func(*host.Upstream) error) (*serverEntry, erro
 
 // A ServerValue is a value of the configuration of a server.
 type ServerValue struct {
-	// Name is the path of the value in the entry of the server or in its settings, such as "env.TOKEN".
+	// Name is the path of the value in the entry of the server or in its settings, such as
+	// "env.TOKEN".
 	Name string `json:"name" jsonschema:"such as env.TOKEN"`
-	// Value is the value as the file contains it, with a mask in place of a text that may be secret.
+	// Value is the value as the file contains it, with a mask in place of a text that may be
+	// secret.
 	Value string `json:"value" jsonschema:"with a mask in place of a text that may be secret"`
 	// Origin is the file, "command line" or "default".
 	Origin string `json:"origin" jsonschema:"file, command line or default"`

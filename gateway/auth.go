@@ -90,8 +90,9 @@ func (a *grant) route(r Route) (Route, error) {
 
 func unknownRoute(what, name string) error { return fmt.Errorf("gateway: unknown %s %q", what, name) }
 
-// protect returns a handler that serves requests with valid credentials: a key of the local user, a key of
-// a principal, or a token. Without them the status is 401. The response is the same for all of them.
+// protect returns a handler that serves requests with valid credentials: a key of the local user, a
+// key of a principal, or a token. Without them the status is 401. The response is the same for all
+// of them.
 func (g *Gateway) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.opts.InsecureNoAuth {

@@ -23,14 +23,14 @@ const (
 // IsValid reports whether the role exists.
 func (r ConsoleRole) IsValid() bool { return r == ConsoleViewer || r == ConsoleOperator }
 
-// ErrConsoleKey is returned for a key that opens no web console. It does not say why, like the
-// response to a wrong key.
+// ErrConsoleKey is returned for a key that opens no web console. Like the response to a wrong key,
+// the error does not reveal the reason.
 var ErrConsoleKey = errors.New("gateway: the key is wrong, has ended or has no role in the console")
 
 var errNoConsole = errors.New("key without a role in the console")
 
-// A ConsoleUser is a person whom a key of [Options].KeyStore identified in a web console. It is safe
-// for concurrent use.
+// A ConsoleUser is a person whom a key of [Options].KeyStore identified in a web console. It is
+// safe for concurrent use.
 type ConsoleUser struct {
 	keys *liveKeys
 	hash keyHash
@@ -57,8 +57,8 @@ func (g *Gateway) ConsoleUser(r *http.Request, key string) (*ConsoleUser, error)
 }
 
 // Check returns the principal of the person, and its role. It must be called for each request: the
-// error is [ErrConsoleKey] after the key was revoked or has expired, or says that the keys cannot be
-// read.
+// error is [ErrConsoleKey] after the key was revoked or has expired, or says that the keys cannot
+// be read.
 func (u *ConsoleUser) Check() (*mcp.Principal, ConsoleRole, error) {
 	k, err := u.keys.find(u.hash)
 	switch {
@@ -70,8 +70,8 @@ func (u *ConsoleUser) Check() (*mcp.Principal, ConsoleRole, error) {
 	return k.caller, k.Console, nil
 }
 
-// Bind returns the context of a request, which also ends when the key ends. The caller must call done
-// at the end of the request.
+// Bind returns the context of a request, which also ends when the key ends. The caller must call
+// done at the end of the request.
 func (u *ConsoleUser) Bind(ctx context.Context) (bound context.Context, done func()) {
 	k, err := u.keys.find(u.hash)
 	if err != nil {
@@ -82,10 +82,10 @@ func (u *ConsoleUser) Bind(ctx context.Context) (bound context.Context, done fun
 	return u.keys.begin(ctx, k)
 }
 
-// CallerEndpoint returns the handler of a route for a single caller, such as a person in a web console.
-// Its requests are requests of p, with the limits that the key or the scopes of p have over HTTP; nil is
-// the local user. A route to a server uses the profiles of p. The error is the same for a route that p
-// may not use and for a route that does not exist.
+// CallerEndpoint returns the handler of a route for a single caller, such as a person in a web
+// console. Its requests are requests of p, with the limits that the key or the scopes of p have
+// over HTTP; nil is the local user. A route to a server uses the profiles of p. The error is the
+// same for a route that p may not use and for a route that does not exist.
 func (g *Gateway) CallerEndpoint(p *mcp.Principal, r Route) (mcp.Handler, error) {
 	return g.callerEndpoint(p, r, "")
 }
@@ -123,7 +123,7 @@ func (g *Gateway) serverRoute(a *grant, server string) (Route, error) {
 	return Route{Profile: profiles[at], Server: server}, nil
 }
 
-// grantOf returns what the credentials of a principal grant now.
+// grantOf returns the access that the credentials of a principal grant now.
 func (g *Gateway) grantOf(p *mcp.Principal) (*grant, error) {
 	switch {
 	case p != nil && p.Issuer == KeyIssuer && g.live != nil:
@@ -137,7 +137,7 @@ func (g *Gateway) grantOf(p *mcp.Principal) (*grant, error) {
 	return localGrant, nil
 }
 
-// grantOf returns what the key that identified a principal grants now.
+// grantOf returns the access that the key of an identified principal grants now.
 func (l *liveKeys) grantOf(p *mcp.Principal) (*grant, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -95,7 +95,8 @@ func (e streamEvent) number() uint64 {
 	return n
 }
 
-// untilEach returns the first event of each type. The order of types that have different sources is not defined.
+// untilEach returns the first event of each type. The order of types that have different sources is
+// not defined.
 func (s *eventStream) untilEach(kinds ...string) map[string]streamEvent {
 	s.t.Helper()
 	found := map[string]streamEvent{}
@@ -174,8 +175,8 @@ func TestEventsContinueAfterTheLastOne(t *testing.T) {
 	}
 }
 
-// A reader that was away for too long, or whose last event is that of another process, receives an event
-// gap, and then what is left.
+// A reader that was away for too long, or whose last event is that of another process, receives an
+// event gap, and then what is left.
 func TestEventsReportGaps(t *testing.T) {
 	mcptest.NoLeaks(t)
 	a := newAdmin(t, twoServers, nil)

@@ -53,8 +53,8 @@ type Options struct {
 	// https://mcp.example.com: the URL of the reverse proxy, if you use a proxy. Its host is
 	// allowed in addition to HTTP.AllowedHosts.
 	PublicURL string
-	// InsecureNoAuth serves HTTP without a key, on loopback addresses only. Then every program of this
-	// machine, of any user, can use the servers of the host as the user that runs the gateway.
+	// InsecureNoAuth serves HTTP without a key, on loopback addresses only. Then every program of
+	// this machine, of any user, can use the servers of the host as the user that runs the gateway.
 	InsecureNoAuth bool
 	// Profile is the only profile that the gateway serves: /mcp serves it, too, and all other paths
 	// return the status 404. An unknown profile contains no servers. Default: all profiles and

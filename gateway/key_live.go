@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// keysAge is how old the keys in memory may be when a request is admitted, and how often they are
-	// read while requests are open: a revoked key ends within it.
+	// keysAge is how old the keys in memory may be when a request is admitted, and how often they
+	// are read while requests are open: a revoked key ends within it.
 	keysAge = time.Second
 	// maxEarlyReads limits the reads of the store in that time for unknown keys, which may be new.
 	maxEarlyReads = 20

@@ -60,8 +60,8 @@ type Key struct {
 	Only []policy.ActionKind `json:"only,omitempty"`
 	// ReadOnly hides tools that do not declare readOnlyHint; see [policy.Caller].
 	ReadOnly bool `json:"readOnly,omitzero"`
-	// Console is the role of the principal in a web console of the gateway. Default: the key opens no
-	// console.
+	// Console is the role of the principal in a web console of the gateway. Default: the key opens
+	// no console.
 	Console ConsoleRole `json:"console,omitzero"`
 	// Created is when the key was made. Create sets it.
 	Created time.Time `json:"created,omitzero"`

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// hitHours is how long the hits of rules are counted, in buckets of an hour.
+	// hitHours is the number of hours for which the hits of rules are counted, a bucket for each
+	// hour.
 	hitHours = 24
 	// maxHitRules limits the rules of a bucket: a policy has at most 1,000, and may be replaced.
 	maxHitRules = 2000

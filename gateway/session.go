@@ -69,7 +69,8 @@ func (e *endpoint) Listen(ctx context.Context, req *mcp.Request) (stop func(), e
 	return e.view(ctx, req.Principal).Listen(ctx, req)
 }
 
-// UsesBroadcaster returns the endpoint: idle subscriptions need no goroutine; see [mcp.Broadcaster].
+// UsesBroadcaster returns the endpoint: idle subscriptions need no goroutine; see
+// [mcp.Broadcaster].
 func (e *endpoint) UsesBroadcaster() mcp.Handler { return e }
 
 // HeaderParams returns the arguments of a tool that clients repeat in headers.
@@ -78,8 +79,8 @@ func (e *endpoint) HeaderParams(ctx context.Context, req *mcp.Request, tool stri
 }
 
 // ServeStdio serves the client at the other end of a stream, such as [mcp.Stdio], until it ends or
-// ctx ends; see [mcp.Serve]. It returns an error if the profile or server is unknown. The client needs
-// no key: it has started this process.
+// ctx ends; see [mcp.Serve]. It returns an error if the profile or server is unknown. The client
+// needs no key: it has started this process.
 func (g *Gateway) ServeStdio(ctx context.Context, conn mcp.Conn, r Route) error {
 	if err := g.check(r); err != nil {
 		return err

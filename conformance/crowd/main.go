@@ -1,5 +1,6 @@
-// Crowd is a stdio server of revision 2025-06-18 for measuring the web console: it lists 1,000 tools, and after
-// a call of its tool flood it sends as many notifications as the argument count says, each with size bytes.
+// Crowd is a stdio server of revision 2025-06-18 for measuring the web console: it lists 1,000
+// tools, and after a call of its tool flood it sends as many notifications as the argument count
+// says, each with size bytes.
 package main
 
 import (

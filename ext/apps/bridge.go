@@ -61,7 +61,7 @@ type BridgeOptions struct {
 	// AppToolsChanged is called when the page's tools changed, and not again before
 	// [Bridge.AppTools] is called.
 	AppToolsChanged func()
-	// RequestTeardown is called when the page asks to be removed. A host that agrees starts
+	// RequestTeardown is called when the page asks to be removed. A host that agrees must call
 	// [Bridge.Teardown] in a goroutine.
 	RequestTeardown func()
 	// SizeChanged receives the size of the page's content in CSS pixels, each from 0 to 32,767.
@@ -127,7 +127,7 @@ type Bridge struct {
 	unloaded bool                                  // Teardown was called
 	app      App
 	appTools map[string]*mcp.Tool // as listed last
-	appNews  bool                 // AppToolsChanged was called since then
+	appNews  bool                 // AppToolsChanged was called since the tools were listed
 
 	second  time.Time // the beginning of the second in which the following are counted
 	counted int       // notifications and malformed messages

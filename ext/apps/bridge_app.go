@@ -32,7 +32,8 @@ const (
 	maxAppText  = 128              // the name and version of a page, and the name of a tool
 )
 
-// App returns how the page described itself in ui/initialize. It is empty before.
+// App returns the description that the page sent in ui/initialize. The App is empty before
+// ui/initialize.
 func (b *Bridge) App() App {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,8 +45,8 @@ func (b *Bridge) App() App {
 // descriptions and annotations are untrusted.
 //
 // Tools with an invalid name or schema, or with the name of another tool of the page or server, are
-// dropped and logged. AppTools returns an error if the page offers none or more than 50 tools, is
-// not ready, was torn down, or does not answer within 30 seconds.
+// dropped and logged. AppTools returns an error if the page offers no tools or more than 50 tools,
+// is not ready, was torn down, or does not answer within 30 seconds.
 //
 // Spec: SEP-1865, App-Provided Tools.
 func (b *Bridge) AppTools(ctx context.Context) (tools []*mcp.Tool, err error) {
@@ -100,8 +101,8 @@ func (b *Bridge) checkAppTool(t *mcp.Tool, others map[string]*mcp.Tool) error {
 }
 
 // CallAppTool calls a tool that [Bridge.AppTools] listed, with the user's consent. args is a JSON
-// object, or nil for none. The result is untrusted. CallAppTool returns an error if the page answers
-// with an error, with a result that violates the output schema, or not within 30 seconds.
+// object, or nil for none. The result is untrusted. CallAppTool returns an error if the page
+// answers with an error, with a result that violates the output schema, or not within 30 seconds.
 //
 // Spec: SEP-1865, Requests (Host → App).
 func (b *Bridge) CallAppTool(ctx context.Context, name string, args json.RawMessage) (*mcp.CallToolResult, error) {

@@ -114,7 +114,7 @@ type granted struct {
 	CSP         CSP         `json:"csp,omitzero"`
 }
 
-// capabilities returns the host's capabilities: objects of flags and empty objects.
+// capabilities returns the host's capabilities as objects that are empty or contain flags.
 func (b *Bridge) capabilities() map[string]any {
 	type parts map[string]any
 	all := map[string]any{"logging": parts{}, "sandbox": granted{b.page.Frame.Permissions, b.page.Frame.CSP}}

@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// A Download is a file that a page offers the user. Its content is untrusted, as the page is.
+// A Download is a file that a page offers the user. Its content is as untrusted as the page.
 //
 // Spec: SEP-1865, ui/download-file.
 type Download struct {
@@ -24,8 +24,8 @@ type Download struct {
 	Name     string
 	MIMEType string // as the page states, or empty
 	Data     []byte // the content, or nil for a link
-	// URI is the http or https URL of a link, as for BridgeOptions.OpenLink, or the URI of a resource
-	// that the host reads from the page's server, never from the user's machine.
+	// URI is the http or https URL of a link, as for BridgeOptions.OpenLink, or the URI of a
+	// resource that the host reads from the page's server, never from the user's machine.
 	URI string
 }
 

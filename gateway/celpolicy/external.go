@@ -219,8 +219,8 @@ func (l *limited) Write(b []byte) (int, error) {
 }
 
 // Webhook returns the function for [host.Options].Webhook of a configuration. The URL receives the
-// [approval.Pending] as JSON, signed as [Header] describes. The response must be signed and contain one
-// of the answers of the request, such as {"decision": "once"}; the status 202 or 204 means that
+// [approval.Pending] as JSON, signed as [Header] describes. The response must be signed and contain
+// one of the answers of the request, such as {"decision": "once"}; the status 202 or 204 means that
 // others decide. lookup returns the key whose name the configuration contains.
 func Webhook(
 	given *gatewayconfig.Webhook, lookup func(name string) (string, bool),

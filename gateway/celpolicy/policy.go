@@ -37,8 +37,8 @@ type Options struct {
 	// Lookup returns the keys that sign requests for the hook, by the names that the configuration
 	// contains. Default: os.LookupEnv.
 	Lookup func(name string) (string, bool)
-	// NoHook denies in place of the hook, which is neither asked nor started, so that decisions have no
-	// effect. Default: the hook decides.
+	// NoHook denies in place of the hook, which is neither asked nor started, so that decisions
+	// have no effect. Default: the hook decides.
 	NoHook bool
 }
 
@@ -68,8 +68,8 @@ type rule struct {
 	redacts      []policy.Redaction
 	reads        policy.Fields
 	program      cel.Program // nil without an expression
-	// bounded is the program that measures its cost, for actions larger than cheapUpTo: measuring takes
-	// longer than most rules. It is nil if no action can cost too much.
+	// bounded is the program that measures its cost, for actions larger than cheapUpTo: measuring
+	// takes longer than most rules. It is nil if no action can cost too much.
 	bounded   cel.Program
 	cheapUpTo int // in bytes
 }
@@ -150,7 +150,8 @@ func (p *Policy) add(r *rule) {
 	}
 }
 
-// kinds returns the kinds of actions that a rule is about. An item that is hidden is not listed either.
+// kinds returns the kinds of actions that a rule is about. An item that is hidden is not listed
+// either.
 func (r *rule) kinds() (kinds []policy.ActionKind) {
 	for _, on := range r.On {
 		kinds = append(kinds, policy.ActionKind(on))

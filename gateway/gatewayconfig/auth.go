@@ -26,11 +26,11 @@ type OIDC struct {
 	Audience string `json:"audience" jsonschema:"accepted audience of tokens,minLength=1,maxLength=1024"`
 	// Scopes contains the scopes that every request requires.
 	Scopes []string `json:"scopes,omitzero" jsonschema:"needed by every request,pattern=^[!#-\\[\\]-~]{1,128}$"`
-	// Profiles holds profiles by scope: a token grants only the profiles of its scopes. Nil means no
-	// restriction.
+	// Profiles holds profiles by scope: a token grants only the profiles of its scopes. Nil means
+	// no restriction.
 	Profiles map[string]string `json:"profiles,omitzero" jsonschema:"profiles that tokens open, by scope"`
-	// InsecureAnyTokenType accepts tokens whose header does not identify them as access tokens, as some
-	// authorization servers issue them.
+	// InsecureAnyTokenType accepts tokens whose header does not identify them as access tokens, as
+	// some authorization servers issue them.
 	InsecureAnyTokenType bool `json:"insecureAnyTokenType" jsonschema:"accept any typ of tokens,default=false"`
 	// ClientID is the OAuth client ID of the gateway at Issuer. With it, the gateway identifies the
 	// user who opens a login page. If it is empty, callers with access tokens cannot log in to

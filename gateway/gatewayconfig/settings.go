@@ -1,11 +1,12 @@
-// Package gatewayconfig declares the settings of a gateway, and reads them from a configuration file.
+// Package gatewayconfig declares the settings of a gateway, and reads them from a configuration
+// file.
 //
 //	file, err := config.Load("mcp.json")
 //	settings, err := gatewayconfig.Read(file)
 //
-// The member patchbay of a file contains the settings of the host, which package host/config declares,
-// and the settings of the gateway, which this package declares. A host that reads the file without this
-// package ignores the settings of the gateway.
+// The member patchbay of a file contains the settings of the host, which package host/config
+// declares, and the settings of the gateway, which this package declares. A host that reads the
+// file without this package ignores the settings of the gateway.
 package gatewayconfig
 
 import (
@@ -17,8 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// Settings is the member patchbay of a configuration file: how a gateway serves the servers of the file.
-// Absent members have their defaults.
+// Settings is the member patchbay of a configuration file: how a gateway serves the servers of the
+// file. Absent members have their defaults.
 type Settings struct {
 	// Listen is the address of a gateway as host:port. Default: 127.0.0.1:7777.
 	Listen string `json:"listen" jsonschema:"address of the gateway as host:port,default=127.0.0.1:7777" reload:"restart"` //nolint:lll // a tag
@@ -27,9 +28,9 @@ type Settings struct {
 	Ops string `json:"ops,omitzero" jsonschema:"address of metrics and health as host:port" reload:"restart"`
 	// Pprof serves profiles at the address of Ops, which must be a loopback address.
 	Pprof bool `json:"pprof" jsonschema:"serve profiles at the address of ops on loopback,default=false" reload:"restart"` //nolint:lll // a tag
-	// TrustTraceContext lets callers choose the trace of their requests, and whether the trace is sampled,
-	// even where other machines reach the gateway: at PublicURL, or at an address of Listen that is not
-	// loopback. Without it, spans only link to the traces of such callers.
+	// TrustTraceContext lets callers choose the trace of their requests, and whether the trace is
+	// sampled, even where other machines reach the gateway: at PublicURL, or at an address of
+	// Listen that is not loopback. Without it, spans only link to the traces of such callers.
 	TrustTraceContext bool `json:"trustTraceContext" jsonschema:"continue traces of other machines,default=false" reload:"restart"` //nolint:lll // a tag
 	// Settings are the settings of the host.
 	config.Settings
@@ -100,8 +101,8 @@ func (s *Settings) Check(p *config.Problems) {
 	s.Settings.Check(p)
 }
 
-// checkOps checks the address of metrics. It must not be the address of the gateway, whose clients would see
-// the metrics, and with profiles it must be a loopback address.
+// checkOps checks the address of metrics. It must not be the address of the gateway, whose clients
+// would see the metrics, and with profiles it must be a loopback address.
 func (s *Settings) checkOps(p *config.Problems) {
 	switch host, _, _ := net.SplitHostPort(s.Ops); {
 	case s.Ops == "":

@@ -1,4 +1,5 @@
-// Package pin contains the definitions of servers that a host compares with the approved definitions.
+// Package pin contains the definitions of servers that a host compares with the approved
+// definitions.
 package pin
 
 import (
@@ -23,18 +24,19 @@ import (
 type Pin struct {
 	// Server is the name of the server in the configuration that was used last.
 	Server string
-	// Identity identifies the server. If several servers of a configuration are identical, the servers after
-	// the first get another identity.
+	// Identity identifies the server. If several servers of a configuration are identical, the
+	// servers after the first get another identity.
 	Identity string
 	Kind     Kind
-	// Name is the name, URI or template that the server uses, or "instructions" or "serverInfo" of Server.
+	// Name is the name, URI or template that the server uses, or "instructions" or "serverInfo" of
+	// Server.
 	Name string
 	// Approved contains the forms that are used, the newest first: callers may get different forms.
 	Approved []Definition
 	// Pending contains the forms that are quarantined, the newest first.
 	Pending []Definition
-	// Removed reports that the last list for the local user contained other definitions of the kind, and
-	// not this approved definition.
+	// Removed reports that the last list for the local user contained other definitions of the
+	// kind, and not this approved definition.
 	Removed bool
 }
 
@@ -53,7 +55,8 @@ const (
 // A Definition is a form of a definition.
 type Definition struct {
 	// Digest is the SHA-256 digest of the definition in canonical form (RFC 8785, but numbers keep
-	// their text), in hexadecimal. The digest of a resource does not depend on its size and lastModified.
+	// their text), in hexadecimal. The digest of a resource does not depend on its size and
+	// lastModified.
 	Digest string
 	// JSON is the definition as the server sent it, nil if it is too large to be stored. It is not
 	// trusted: use [Pin.Diff] to show it.
@@ -141,7 +144,8 @@ func Approve(ctx context.Context, store state.Store, pins ...*Pin) error {
 	return errors.Join(errs...)
 }
 
-// approve approves the pending forms of a pin. It reports whether all forms are pending in the record.
+// approve approves the pending forms of a pin. It reports whether all forms are pending in the
+// record.
 func (p *Pin) approve(r *pinrecord.Record) bool {
 	item := r.Of(string(p.Kind)).Items[p.Name]
 	if item == nil || len(p.Pending) == 0 {

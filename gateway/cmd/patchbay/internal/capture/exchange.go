@@ -1,8 +1,8 @@
 // Package capture records the traffic between clients, the host and its servers, for the console.
 //
-// A [Ring] holds a summary of each [Exchange], and its frames while a [Watcher] is open. The sources
-// are [Ring.Connect] for the messages and the process of a transport, and [Ring.Recorder] for the
-// requests of callers. Secrets are replaced before a byte enters the ring.
+// A [Ring] holds a summary of each [Exchange], and its frames while a [Watcher] is open. The
+// sources are [Ring.Connect] for the messages and the process of a transport, and [Ring.Recorder]
+// for the requests of callers. Secrets are replaced before a byte enters the ring.
 package capture
 
 import (
@@ -27,8 +27,9 @@ const (
 	Process    Hop = "process"    // the life of a server's process
 )
 
-// An Exchange summarizes a request, its response and all frames that belong to it. Texts of peers are
-// masked and at most maxText bytes long. Durations count from Queued and are zero until the event.
+// An Exchange summarizes a request, its response and all frames that belong to it. Texts of peers
+// are masked and at most maxText bytes long. Durations count from Queued and are zero until the
+// event.
 type Exchange struct {
 	ID    uint64 // consecutive, from 1
 	Cause uint64 // the exchange that made this program send the request, or 0
@@ -52,8 +53,8 @@ type Exchange struct {
 	Frames int   // more than the ring holds if it dropped the oldest frames
 }
 
-// Values of [Exchange.Status]. The status of an error ends with its code, such as "error -32602", and
-// the status of an HTTP request is "http" with its code.
+// Values of [Exchange.Status]. The status of an error ends with its code, such as "error -32602",
+// and the status of an HTTP request is "http" with its code.
 const (
 	StatusOK        = "ok"
 	StatusToolError = "tool error"

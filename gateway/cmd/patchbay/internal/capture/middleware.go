@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Middleware returns middleware of a server that records its requests and results. server is its name.
+// Middleware returns middleware of a server that records its requests and results. server is its
+// name.
 func (r *Ring) Middleware(server string) mcp.Middleware {
 	recorder := r.Recorder(nil)
 	return func(next mcp.Handler) mcp.Handler {

@@ -13,9 +13,10 @@ import (
 //
 //	method:tools/call status:error dur:>500ms -caller:ann "two words"
 //
-// A term is FIELD:VALUE, or only VALUE for the field text; a hyphen before it means not. A value with
-// spaces is in double quotes. Values match a part of the field in any case; the field text is the target
-// and all frames that are held. dur:>V and dur:<V compare durations, status:>V and status:<V the code.
+// A term is FIELD:VALUE, or only VALUE for the field text; a hyphen before it means not. A value
+// with spaces is in double quotes. Values match a part of the field in any case; the field text is
+// the target and all frames that are held. dur:>V and dur:<V compare durations, status:>V and
+// status:<V the code.
 type Query struct{ terms []term }
 
 type term struct {

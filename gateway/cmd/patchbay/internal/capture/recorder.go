@@ -166,8 +166,8 @@ func callerName(c *policy.Caller) string {
 	return c.Principal.Subject
 }
 
-// causes match requests to servers with the requests of callers for which a host is about to send them.
-// It is safe for concurrent use.
+// causes match requests to servers with the requests of callers for which a host is about to send
+// them. It is safe for concurrent use.
 type causes struct {
 	mu      sync.Mutex
 	waiting []cause // the oldest first; guarded by mu

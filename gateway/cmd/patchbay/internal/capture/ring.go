@@ -43,13 +43,13 @@ func New(o *Options) *Ring {
 	return r
 }
 
-// SetMask sets the function that replaces the secrets in a text, such as the method Mask of an operator.
-// It must be called before the first exchange, unless no secrets are known. mask must be safe for
-// concurrent use.
+// SetMask sets the function that replaces the secrets in a text, such as the method Mask of an
+// operator. It must be called before the first exchange, unless no secrets are known. mask must be
+// safe for concurrent use.
 func (r *Ring) SetMask(mask func(text string) string) { r.mask.secrets.Store(&mask) }
 
-// SetLog sets a function that receives the lines that servers print and log, without known secrets. It
-// must return at once, and be safe for concurrent use.
+// SetLog sets a function that receives the lines that servers print and log, without known secrets.
+// It must return at once, and be safe for concurrent use.
 func (r *Ring) SetLog(log func(Line)) { r.log.Store(&log) }
 
 // logs passes a line on, if somebody receives lines.
@@ -125,8 +125,8 @@ func (r *Ring) count(id uint64, size int) {
 	r.update(id, func(x *Exchange) { x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(size) })
 }
 
-// add adds a frame with its text to an exchange, and sets Size unless it is set. The values of members
-// whose names are secret are hidden. Without a reader, add only counts.
+// add adds a frame with its text to an exchange, and sets Size unless it is set. The values of
+// members whose names are secret are hidden. Without a reader, add only counts.
 func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	f.Size = cmp.Or(f.Size, len(text))
 	if !r.Keeps() {
@@ -188,8 +188,8 @@ func (r *Ring) Get(id uint64) (x Exchange, frames []Frame, ok bool) {
 	return *held, slices.Clone(r.frames[id]), true
 }
 
-// Find returns at most n exchanges that match a query, the newest first, with ids below before; zero
-// means all. q may be nil.
+// Find returns at most n exchanges that match a query, the newest first, with ids below before;
+// zero means all. q may be nil.
 func (r *Ring) Find(q *Query, before uint64, n int) []Exchange {
 	const chunk = 1000 // exchanges that are copied while the ring is locked: less than a millisecond
 	var found []Exchange
@@ -224,8 +224,8 @@ type candidate struct {
 	frames []Frame
 }
 
-// A Watcher receives the ids of exchanges that are new or changed. While it is open, the ring keeps the
-// texts of frames. Close it.
+// A Watcher receives the ids of exchanges that are new or changed. While it is open, the ring keeps
+// the texts of frames. Close it.
 type Watcher struct {
 	ring    *Ring
 	wake    chan struct{} // holds a token while there is something to read
@@ -234,8 +234,8 @@ type Watcher struct {
 	reload  bool                // ids were lost; guarded by the mutex of the ring
 }
 
-// maxChanged limits the ids that a Watcher holds: a page shows at most 500 rows, so a reader with more
-// changes must read all of them again.
+// maxChanged limits the ids that a Watcher holds: a page shows at most 500 rows, so a reader with
+// more changes must read all of them again.
 const maxChanged = 1000
 
 // Watch returns a Watcher of all later changes.
@@ -265,8 +265,8 @@ func (r *Ring) notify(id uint64) {
 	}
 }
 
-// Next waits for a change, and returns the ids of the changed exchanges in order. reload reports that
-// the reader was too slow, so that ids are missing. The error is the cause of the end of ctx.
+// Next waits for a change, and returns the ids of the changed exchanges in order. reload reports
+// that the reader was too slow, so that ids are missing. The error is the cause of the end of ctx.
 func (w *Watcher) Next(ctx context.Context) (ids []uint64, reload bool, err error) {
 	select {
 	case <-w.wake:

@@ -18,7 +18,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// maxPending limits the requests of a connection whose responses are awaited: a peer may never respond.
+// maxPending limits the requests of a connection whose responses are awaited: a peer may never
+// respond.
 const maxPending = 10_000
 
 // A connection relates the messages of a transport to exchanges.
@@ -50,8 +51,8 @@ func (r *Ring) connection(server, caller string) *connection {
 		received: map[jsonrpc.ID]uint64{}, open: map[uint64]struct{}{}, asking: map[string]uint64{}}
 }
 
-// Connect records the messages of a transport, which must be unused, and the output of its process. It
-// returns the transport, and panics as [mcp.Trace] does. caller is empty for the local user.
+// Connect records the messages of a transport, which must be unused, and the output of its process.
+// It returns the transport, and panics as [mcp.Trace] does. caller is empty for the local user.
 func (r *Ring) Connect(t mcp.Transport, server, caller string) mcp.Transport {
 	return r.connection(server, caller).connect(t)
 }
@@ -188,8 +189,8 @@ func (c *connection) logMessage(params []byte) {
 	c.ring.logs(c.server, Message, stringMember(params, "level"), text)
 }
 
-// withoutMessage takes an HTTP request or response without a message, such as the request for the stream
-// of a session. Nothing relates a response to its request, so each is an exchange.
+// withoutMessage takes an HTTP request or response without a message, such as the request for the
+// stream of a session. Nothing relates a response to its request, so each is an exchange.
 func (c *connection) withoutMessage(f *mcp.Frame) {
 	id := c.ring.begin(&Exchange{Hop: HTTP, Revision: c.revision, Server: c.server, Caller: c.caller,
 		Method: f.Method, Target: "without a message"})
@@ -241,8 +242,8 @@ func (c *connection) exchangeOf(sent bool, m *jsonrpc.Message) uint64 {
 	return id
 }
 
-// secrets returns the names of secret members of a message. The schemas in lists and questions are not
-// hidden: their members have the same names.
+// secrets returns the names of secret members of a message. The schemas in lists and questions are
+// not hidden: their members have the same names.
 func (c *connection) secrets(sent bool, m *jsonrpc.Message) names {
 	method := m.Method
 	if m.Kind() == jsonrpc.Response && !sent {
@@ -259,7 +260,8 @@ func (c *connection) secrets(sent bool, m *jsonrpc.Message) names {
 	return c.ring.mask.of(c.server)
 }
 
-// request returns the exchange of a request to the server, which may continue an exchange with answers.
+// request returns the exchange of a request to the server, which may continue an exchange with
+// answers.
 func (c *connection) request(m *jsonrpc.Message, p *parts) uint64 {
 	r := request{method: m.Method, target: p.target}
 	if len(c.asking) > 0 {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxExpected limits the assertions that [Expect] makes: a person reads them.
+	// maxExpected limits the assertions that [Expect] makes, because a person reads them.
 	maxExpected = 50
-	// maxExpectedValue limits a value that an assertion repeats, in bytes. Other assertions describe a
-	// larger value.
+	// maxExpectedValue limits a value that an assertion repeats, in bytes. Assertions about a
+	// larger value describe the value.
 	maxExpectedValue = 4 << 10
 	// maxExpectedDepth limits the depth of the values that are described member by member.
 	maxExpectedDepth = 12
 )
 
-// NewCall returns a call whose params are sent as they are: ${ has no meaning in them.
+// NewCall returns a call whose params are sent unchanged: the text ${ does not begin a variable.
 func NewCall(name, method string, params []byte, expect []*Assertion) (*Call, error) {
 	literal, err := escape(params)
 	if err != nil {
@@ -123,8 +123,8 @@ func isVolatile(value []byte) bool {
 	return err == nil && (volatileText.MatchString(text) || isVolatileJSON(text))
 }
 
-// isVolatileJSON reports whether a text is JSON with a volatile part, such as the text of a tool that
-// repeats its structured content.
+// isVolatileJSON reports whether a text is JSON with a volatile part, such as the text of a tool
+// that repeats its structured content.
 func isVolatileJSON(text string) bool {
 	kind := rawjson.Kind([]byte(text))
 	return (kind == '{' || kind == '[') && rawjson.Valid([]byte(text)) == nil && isVolatile([]byte(text))
@@ -134,8 +134,8 @@ func isVolatileJSON(text string) bool {
 var volatileWords = []string{"id", "ids", "uuid", "guid", "at", "time", "timestamp", "date", "duration", "elapsed",
 	"ms", "nonce", "etag", "cursor", "pid"}
 
-// isVolatileName reports whether the name of a member says that its value is a time or an id, such as
-// createdAt and session_id.
+// isVolatileName reports whether the name of a member says that its value is a time or an id, such
+// as createdAt and session_id.
 func isVolatileName(name string) bool {
 	last := name
 	for i, r := range name {
@@ -156,8 +156,8 @@ const (
 
 var volatileText = regexp.MustCompile(uuidPattern + "|" + timePattern + "|" + clock)
 
-// pattern returns a regular expression for a text with other times and ids. A text of JSON may contain
-// more of them, so only its beginning is described.
+// pattern returns a regular expression for a text with other times and ids. A text of JSON may
+// contain more times and ids, so the pattern describes only its beginning.
 func pattern(text string) string {
 	if isVolatileJSON(text) {
 		return `^\s*` + regexp.QuoteMeta(string(rawjson.Kind([]byte(text))))
@@ -173,7 +173,8 @@ func pattern(text string) string {
 	return b.String() + regexp.QuoteMeta(text[at:]) + "$"
 }
 
-// IsFor reports whether the file may be for a target: it names no other server and no other URL.
+// IsFor reports whether the file may be for a target, because it names no other server and no
+// other URL.
 func (f *File) IsFor(target any) bool {
 	name, isName := target.(string)
 	own, err := rawjson.Unquote(f.target)

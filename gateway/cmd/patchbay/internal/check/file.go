@@ -2,8 +2,8 @@
 //
 // [Load] reads a file of saved calls, [File.Run] runs them, and the [Report] contains the first
 // difference of each failed assertion. [New] and [File.Append] write such a file. Files and results
-// may come from strangers: [File.Target] starts, expands and sends nothing before the user trusts the
-// file, messages contain neither long values nor known secrets, and readers must escape them.
+// may come from strangers: [File.Target] starts, expands and sends nothing before the user trusts
+// the file, messages contain neither long values nor known secrets, and readers must escape them.
 package check
 
 import (
@@ -48,7 +48,8 @@ type Call struct {
 	Method string `json:"method" jsonschema:"method such as tools/call,minLength=1,maxLength=200"`
 	// Params is an object, which is sent as it is written, except the variables in its strings.
 	Params stdjson.RawMessage `json:"params,omitzero" jsonschema:"sent as written; strings may contain ${NAME}"`
-	// Revisions are the revisions of the protocol to run the call in. Default: the negotiated revision.
+	// Revisions are the revisions of the protocol to run the call in. Default: the negotiated
+	// revision.
 	Revisions []string `json:"revisions,omitzero" jsonschema:"revisions of the protocol"`
 	// Answers is the path of an answers file, relative to the directory of the file.
 	Answers string `json:"answers,omitzero" jsonschema:"file that answers the questions of the server"`
@@ -68,8 +69,8 @@ type fileJSON struct {
 	Calls  []*Call            `json:"calls" jsonschema:"calls in their order,maxItems=1000"`
 }
 
-// New returns a file without calls for a path. target is the name of a configured server or a URL, or
-// an object with a command and its arguments, as [File.Target] reads it; nil for no target.
+// New returns a file without calls for a path. target is the name of a configured server or a URL,
+// or an object with a command and its arguments, as [File.Target] reads it; nil for no target.
 func New(path string, target any) (*File, error) {
 	text := "{\n  \"checks\": 1,\n"
 	if target != nil {
@@ -99,8 +100,8 @@ func Load(path string) (*File, error) {
 	return Parse(path, text)
 }
 
-// Parse parses the text of a file. Its errors contain the line, the column and the JSON pointer of each
-// invalid member, up to five.
+// Parse parses the text of a file. Its errors contain the line, the column and the JSON pointer of
+// each invalid member, up to five.
 func Parse(path string, text []byte) (*File, error) {
 	if len(text) > maxFile {
 		return nil, fmt.Errorf("%s: file of calls is too large: want at most %s", path, term.FormatBytes(maxFile))
@@ -192,9 +193,9 @@ func (f *File) check() error {
 	return nil
 }
 
-// Append adds a call at the end of the file's text, whose comments and formatting stay. It returns an
-// error if the call is invalid, or if it contains a secret that mask replaces: variables must stand for
-// secrets.
+// Append adds a call at the end of the file's text, whose comments and formatting stay. It returns
+// an error if the call is invalid, or if it contains a secret that mask replaces: variables must
+// stand for secrets.
 func (f *File) Append(c *Call, mask func(text string) string) error {
 	var raw bytes.Buffer
 	e := stdjson.NewEncoder(&raw)
@@ -216,8 +217,8 @@ func (f *File) Append(c *Call, mask func(text string) string) error {
 	return err
 }
 
-// Save writes the text of the file, unless another program changed the file since old was read. old is
-// nil for a new file.
+// Save writes the text of the file, unless another program changed the file since old was read. old
+// is nil for a new file.
 func (f *File) Save(old []byte) error { return configs.Replace(f.Path, old, f.text) }
 
 // Text returns the text of the file. The caller must not change it.

@@ -21,7 +21,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
-// roles lists all paths but the assets, with the role that each requires. A new path must be added here.
+// roles lists all paths but the assets, with the role that each requires. A new path must be added
+// here.
 var roles = map[string]page.Role{
 	"GET /":                 page.RoleViewer,
 	"GET /stream":           page.RoleViewer,
@@ -128,7 +129,8 @@ func refused(res *http.Response) bool {
 		strings.HasPrefix(res.Header.Get("Location"), "/login?")
 }
 
-// Another user of the machine has no token and no cookie, or guesses them, or uses those of another console.
+// Another user of the machine has no token and no cookie, or guesses them, or uses those of another
+// console.
 func TestOtherUsersAreRefused(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, other := consoletest.New(t, nil), consoletest.New(t, nil)
@@ -242,7 +244,8 @@ func TestTokensAndCookiesExpire(t *testing.T) {
 	}
 }
 
-// A person with the whole URL pastes it where the browser runs no scripts. The login leads to no other site.
+// A person with the whole URL pastes it where the browser runs no scripts. The login leads to no
+// other site.
 func TestLoginTakesTheURLAndStaysOnTheSite(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s := consoletest.New(t, nil)

@@ -5,9 +5,10 @@
 // the response. Everything that a server or client wrote is hostile: html/template escapes it, and
 // package page escapes hidden characters in each page.
 //
-// Each screen is a package below this package, on the framework of package page, whose documentation
-// tells how a screen is added. This package contains the listener, the login, the checks of each
-// request, the stream of events, the files for browsers, and the list of the screens.
+// Each screen is a package below this package, on the framework of package page, whose
+// documentation tells how a screen is added. This package contains the listener, the login, the
+// checks of each request, the stream of events, the files for browsers, and the list of the
+// screens.
 package console
 
 import (
@@ -55,58 +56,64 @@ const DefaultViewAddr = "127.0.0.1:6281"
 
 // Options configures a [Console].
 type Options struct {
-	// Admin returns a client of the admin API, whose records name p; see [gateway.Gateway.AdminClient].
-	// Required.
+	// Admin returns a client of the admin API, whose records name p; see
+	// [gateway.Gateway.AdminClient]. Required.
 	Admin func(p *mcp.Principal) *http.Client
 	// Addr is the host:port to listen on. Default: DefaultAddr, or a free port if it is in use.
 	Addr string
-	// Hosts are the names that the header Host may contain, besides localhost and loopback addresses.
+	// Hosts are the names that the header Host may contain, besides localhost and loopback
+	// addresses.
 	Hosts []string
-	// Home is the path of the first page, with its query. Default: "/", also for a path without a screen.
+	// Home is the path of the first page, with its query. Default: "/", also for a path without a
+	// screen.
 	Home string
 	// Version is the version of the program.
 	Version string
-	// Connect returns a connection to a server as the principal p, which must use the names of the server.
-	// Default: an error.
+	// Connect returns a connection to a server as the principal p, which must use the names of the
+	// server. Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
-	// Dial returns a connection of its own to a server, for runs in a revision that a person selects in
-	// Explore. Default: there are no such runs.
+	// Dial returns a new connection to a server, for runs in a revision that a person selects in
+	// Explore. Default: a person cannot select a revision.
 	Dial func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
-	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
-	// contain no secrets. Default: a server of the configuration, by its name.
+	// Target returns how other programs reach a server, for the commands that pages offer to copy.
+	// It must contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *explore.Target
-	// Checks is the path of the file for calls that are saved in Explore. Default: calls cannot be saved.
+	// Checks is the path of the file for calls that are saved in Explore. Default: calls cannot be
+	// saved.
 	Checks string
 	// Mask replaces secrets in a text; required with Checks.
 	Mask func(text string) string
-	// Examine checks the connection to a server. Default: there is no such screen.
+	// Examine checks the connection to a server for the screen Doctor. Default: the console has no
+	// screen Doctor.
 	Examine doctorpage.Examine
-	// Capture contains the traffic of the host. Default: the page with the traffic lists the calls that
-	// events report, without their messages.
+	// Capture contains the traffic of the host. Default: the page with the traffic lists the calls
+	// that events report, without their messages.
 	Capture *capture.Ring
-	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway with a
-	// configuration. Default: the screens exist if the admin API returns a policy when the console begins.
+	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway
+	// with a configuration. Default: the screens exist if the admin API returns a policy when the
+	// console begins.
 	Gateway bool
-	// ViewAddr is the host:port of a second listener, for the pages of apps. It must be a loopback address,
-	// unless ViewOrigin is set. Default: DefaultViewAddr, or a free port if it is in use.
+	// ViewAddr is the host:port of a second listener, for the pages of apps. It must be a loopback
+	// address, unless ViewOrigin is set. Default: DefaultViewAddr, or a free port if it is in use.
 	ViewAddr string
-	// ViewOrigin is the origin at which browsers reach the second listener, such as https://views.example.
-	// Its host must not be a host of the console. Default: none for a console with Authenticate, which
-	// therefore shows no apps; otherwise localhost or 127.0.0.1, whichever the browser does not use for the
-	// console.
+	// ViewOrigin is the origin at which browsers reach the second listener, such as
+	// https://views.example. Its host must not be a host of the console. Default: none for a
+	// console with Authenticate, which therefore shows no apps; otherwise localhost or 127.0.0.1,
+	// whichever the browser does not use for the console.
 	ViewOrigin string
-	// Questions are the questions of servers that belong to no request, which operators answer in the
-	// Inbox. Another console must not use the same desk. Default: an empty desk.
+	// Questions are the questions of servers that belong to no request, which operators answer in
+	// the Inbox. Another console must not use the same desk. Default: an empty desk.
 	Questions *question.Desk
-	// Logs are the log lines of servers and of this program, which must contain no secrets. Another
-	// console must not use the book. Default: there is no page with them.
+	// Logs contains the log lines of servers and of this program, which must contain no secrets.
+	// Another console must not use the book. Default: the console has no screen Logs.
 	Logs *logs.Book
-	// Authenticate returns the principal of a request and its role. An error or an empty role refuses
-	// the request. It is called for each request. It is required unless Addr is a loopback address.
-	// Default: the browser logs in with the one-time token of [Console.URL], as the local user.
+	// Authenticate returns the principal of a request and its role. An error or an empty role
+	// refuses the request. It is called for each request. It is required unless Addr is a loopback
+	// address. Default: the browser logs in with the one-time token of [Console.URL], as the local
+	// user.
 	Authenticate func(r *http.Request) (*mcp.Principal, page.Role, error)
-	// Access lets other people than the local user log in, also from other machines: at its URL. Default:
-	// nobody else.
+	// Access lets other people than the local user log in, also from other machines: at its URL.
+	// Default: nobody else.
 	Access *access.Access
 	// Logger logs problems. Default: slog.Default().
 	Logger *slog.Logger
@@ -149,8 +156,8 @@ const (
 )
 
 // New listens, and returns a Console. The caller must call Serve, which closes the listener. New
-// returns an error for an address that other machines reach, unless Authenticate or the URL of Access is
-// set.
+// returns an error for an address that other machines reach, unless Authenticate or the URL of
+// Access is set.
 func New(o *Options) (*Console, error) {
 	c := &Console{opts: *o, paths: map[string][]*route{}, streams: make(chan struct{}, maxStreams)}
 	if c.opts.Logger == nil {
@@ -189,10 +196,12 @@ func New(o *Options) (*Console, error) {
 	return c, nil
 }
 
-// probeTimeout bounds the request of hasPolicy, which a gateway in the same process answers at once.
+// probeTimeout bounds the request of hasPolicy, which a gateway in the same process answers at
+// once.
 const probeTimeout = 5 * time.Second
 
-// hasPolicy reports whether the admin API shows a policy, which only a gateway with a configuration does.
+// hasPolicy reports whether the admin API shows a policy, which only a gateway with a configuration
+// does.
 func (c *Console) hasPolicy() bool {
 	ctx, cancel := context.WithTimeout(c.site.Context(), probeTimeout)
 	defer cancel()
@@ -239,8 +248,9 @@ func (c *Console) newScreens() []*page.Screen {
 	return all
 }
 
-// listen listens at an address, or by default at another one or a free port. Only a listener that isPublic
-// accepts connections of other machines.
+// listen listens at an address. If given is empty, it listens at standard, or at a free port if
+// another program uses standard. Only a listener that isPublic accepts connections of other
+// machines.
 func listen(given, standard string, isPublic bool) (net.Listener, error) {
 	addr := cmp.Or(given, standard)
 	host, _, err := net.SplitHostPort(addr)
@@ -317,9 +327,9 @@ func (c *Console) URL() string {
 	return base + loginPath + "#t=" + c.logins.newToken()
 }
 
-// Base returns the URL for this machine without a path and a token. It contains the address and not the
-// name localhost: browsers may try the address ::1 first, at which a program of another user could
-// receive the token.
+// Base returns the URL for this machine without a path and a token. It contains the address and not
+// the name localhost: browsers may try the address ::1 first, at which a program of another user
+// could receive the token.
 func (c *Console) Base() string {
 	addr := c.listener.Addr().String()
 	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
@@ -333,7 +343,8 @@ func (c *Console) Base() string {
 // Changed tells the streams to render their fragments again.
 func (c *Console) Changed() { c.site.Changed() }
 
-// register adds a screen. It refuses a route without a role, and two routes with the same path and method.
+// register adds a screen. It refuses a route without a role, and two routes with the same path and
+// method.
 func (c *Console) register(s *page.Screen) error {
 	templates, err := c.templatesOf(s.Templates)
 	if err != nil {

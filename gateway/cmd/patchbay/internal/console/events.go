@@ -57,8 +57,8 @@ type sentFragment struct {
 	isItem  bool
 }
 
-// changes returns the events that bring a browser up to date with fragments. Items of lists that are
-// no longer among the fragments are removed.
+// changes returns the events that bring a browser up to date with fragments. Items of lists that
+// are no longer among the fragments are removed.
 func (s sent) changes(t *page.Templates, all []page.Fragment, pass int) ([]event, error) {
 	events := s.kept(all)
 	for i := range all {
@@ -94,8 +94,9 @@ func (s sent) changes(t *page.Templates, all []page.Fragment, pass int) ([]event
 	return events, nil
 }
 
-// kept returns events that remove the items of lists that a page shows since it was loaded, or since
-// an earlier stream, and that are gone. Later passes compare with the fragments that they sent.
+// kept returns events that remove the items of lists that a page shows since it was loaded, or
+// since an earlier stream, and that are gone. Later passes compare with the fragments that they
+// sent.
 func (s sent) kept(all []page.Fragment) (events []event) {
 	if len(s) > 0 {
 		return nil

@@ -18,8 +18,8 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 	"media-src 'self' data: blob:; connect-src 'self'; form-action 'self'; frame-src 'none'; base-uri 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types console"
 
-// policyWith returns contentPolicy for a page with frames of an origin. A frame cannot navigate to another
-// origin.
+// policyWith returns contentPolicy for a page with frames of an origin. A frame cannot navigate to
+// another origin.
 func policyWith(frames string) string {
 	return strings.Replace(contentPolicy, "frame-src 'none'", "frame-src "+frames, 1)
 }
@@ -40,7 +40,8 @@ type refusal struct {
 	text   string
 }
 
-// ServeHTTP checks a request in the order: host, origin, path, login, role. Then it serves the request.
+// ServeHTTP checks a request in the order: host, origin, path, login, role. Then it serves the
+// request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
 	if !c.isHost(r.Host) {
@@ -90,8 +91,8 @@ func checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// admit sets who sent a request, and returns its route. It refuses a request without a login before it
-// tells whether a path exists.
+// admit sets who sent a request, and returns its route. It refuses a request without a login before
+// it tells whether a path exists.
 func (c *Console) admit(r *page.Request) (*route, *refusal) {
 	routes := c.paths[r.URL.Path]
 	at := slices.IndexFunc(routes, func(o *route) bool {

@@ -41,8 +41,8 @@ type login struct {
 	person access.Person
 }
 
-// logins contains the unused tokens of the local user, and the browsers that are logged in. It is safe for
-// concurrent use.
+// logins contains the unused tokens of the local user, and the browsers that are logged in. It is
+// safe for concurrent use.
 type logins struct {
 	cookie   string // its name contains the port, since browsers send cookies to all ports of a host
 	public   string // the host of the URL for other machines, with its port; empty without it
@@ -59,8 +59,8 @@ func newLogins(addr net.Addr, public string) *logins {
 		isSecure: strings.HasPrefix(public, "https:")}
 }
 
-// cookieName returns the name of the cookie. With TLS it begins with __Host-, so that other hosts of the
-// domain cannot set the cookie; browsers accept this prefix over TLS only.
+// cookieName returns the name of the cookie. With TLS it begins with __Host-, so that other hosts
+// of the domain cannot set the cookie; browsers accept this prefix over TLS only.
 func (l *logins) cookieName(r *http.Request) string {
 	if l.isSecure && r.Host == l.public {
 		return "__Host-" + l.cookie

@@ -32,8 +32,9 @@ func (c remote) identityRoutes() []*page.Route {
 	}
 }
 
-// startIdentity sends a browser to the identity provider. The cookie binds the response to this browser:
-// it must reach the callback although another site links to it, so it is not the cookie of the session.
+// startIdentity sends a browser to the identity provider. The cookie binds the response to this
+// browser: it must reach the callback although another site links to it, so it is not the cookie of
+// the session.
 func (c remote) startIdentity(w http.ResponseWriter, r *page.Request) error {
 	browser, _ := newSecret()
 	to, err := c.opts.Access.Identity.Start(r.Context(), browser, localPath(r.URL.Query().Get("next")))
@@ -54,8 +55,9 @@ func (c remote) startIdentity(w http.ResponseWriter, r *page.Request) error {
 // attemptSuffix ends the name of the cookie of a login at the identity provider.
 const attemptSuffix = "-login"
 
-// finishIdentity receives the response of the identity provider. It responds with a page that opens the
-// console, because a redirect would still be a request of the other site, without the new cookie.
+// finishIdentity receives the response of the identity provider. It responds with a page that opens
+// the console, because a redirect would still be a request of the other site, without the new
+// cookie.
 func (c remote) finishIdentity(w http.ResponseWriter, r *page.Request) error {
 	browser := ""
 	if cookie, err := r.Cookie(c.logins.cookieName(r.Request) + attemptSuffix); err == nil {
@@ -94,7 +96,8 @@ func (c remote) logInKey(r *http.Request, key string) *http.Cookie {
 	return c.logins.add(r, person)
 }
 
-// bind makes a request end with the login of its person. The caller must call the result at the end.
+// bind makes a request end with the login of its person. The caller must call the result at the
+// end.
 func (c remote) bind(r *page.Request) (done func()) {
 	s := c.logins.login(r.Request)
 	if c.opts.Authenticate != nil || s == nil || s.person == nil {

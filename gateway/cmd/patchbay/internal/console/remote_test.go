@@ -39,8 +39,8 @@ func (p *person) Bind(ctx context.Context) (context.Context, func()) {
 
 const publicHost = "console.example.com"
 
-// newRemote serves a console to which the keys "patchbay_" with the name of a person log in. revoke ends
-// the key of ann.
+// newRemote serves a console to which the keys "patchbay_" with the name of a person log in. revoke
+// ends the key of ann.
 func newRemote(t *testing.T) (s *consoletest.Site, revoke func()) {
 	t.Helper()
 	ctx, revoke := context.WithCancel(context.Background())

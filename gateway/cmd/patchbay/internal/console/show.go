@@ -34,7 +34,8 @@ func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
 	}
 }
 
-// act runs an action, and responds to a script with JSON and to a browser without scripts with a redirect.
+// act runs an action, and responds to a script with JSON and to a browser without scripts with a
+// redirect.
 func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route) {
 	out, err := o.Act(r)
 	switch {
@@ -104,7 +105,8 @@ type frame struct {
 	Data         any
 }
 
-// URL returns the path with its query, for a link: a template would escape a query that is a text of its own.
+// URL returns the path with its query, for a link. A template would escape the query if the query
+// were a separate value.
 func (f *frame) URL() string {
 	if f.Query == "" {
 		return f.Path
@@ -124,8 +126,8 @@ type badge struct {
 	page.Badge
 }
 
-// badges returns the badges that the role may see, by path. Each page computes them, so they must be
-// cheap. A badge that fails is left out: its screen shows the error.
+// badges returns the badges that the role may see, by path. Each page computes them, so they must
+// be cheap. A badge that fails is left out: its screen shows the error.
 func (c *Console) badges(r *page.Request) map[string]*badge {
 	all := map[string]*badge{}
 	for _, s := range c.keys {

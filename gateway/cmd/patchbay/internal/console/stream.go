@@ -36,8 +36,8 @@ func (c *Console) streamRoutes() []*page.Route {
 	return []*page.Route{{Path: "/stream", Role: page.RoleViewer, Stream: true, Serve: c.stream}}
 }
 
-// stream sends the changes of a page until the browser leaves. The query contains the page, with its
-// own query, and the digest of the assets that the page was loaded with.
+// stream sends the changes of a page until the browser leaves. The query contains the page, with
+// its own query, and the digest of the assets that the page was loaded with.
 func (c *Console) stream(w http.ResponseWriter, r *page.Request) error {
 	shown, err := c.pageOf(r)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 )
 
-// The hosts of a console on this machine. Cookies ignore ports, and browsers put all ports of a host into
-// one process, so the pages of apps have the host that the console does not have: Chromium then keeps a
-// frame in a process of its own. The name localhost is chosen over another loopback address such as
-// 127.0.0.2, which macOS does not have.
+// The hosts of a console on this machine. Cookies ignore ports, and browsers put all ports of a
+// host into one process, so the pages of apps use the host that the console does not use: Chromium
+// then runs a frame in a process of its own. The name localhost is chosen over another loopback
+// address such as 127.0.0.2, which macOS does not have.
 const (
 	hostByName    = "localhost"
 	hostByAddress = "127.0.0.1"
 )
 
-// showsApps reports whether the console has a second origin. A console that other machines open, or that is
-// behind TLS, has no second origin by itself.
+// showsApps reports whether the console has a second origin. A console that other machines open, or
+// that is behind TLS, has no second origin by itself.
 func (c *Console) showsApps() bool { return !isRemote(&c.opts) || c.opts.ViewOrigin != "" }
 
 // maxViewPorts bounds the search for a port that is free at both addresses: a second one rarely is not.
@@ -64,8 +64,8 @@ func listenView(o *Options, addr string) (all []net.Listener, err error) {
 	return []net.Listener{l, other}, nil
 }
 
-// origins returns the origin of the console, as the browser of a request sees it, and the origin of the
-// pages of apps, which is empty if it would not be another host.
+// origins returns the origin of the console, as the browser of a request sees it, and the origin of
+// the pages of apps, which is empty if it would not be another host.
 func (c *Console) origins(r *http.Request) (console, view string) {
 	name := hostByName
 	at, err := url.Parse("http://" + r.Host)

@@ -27,8 +27,8 @@ const (
 )
 
 const (
-	// exchangeTimeout bounds a request with the read part of its response. A server answers initialize
-	// at once; serverless platforms may start it first.
+	// exchangeTimeout bounds a request with the read part of its response. A server answers
+	// initialize at once; serverless platforms may start it first.
 	exchangeTimeout = 20 * time.Second
 	// maxRedirects limits the redirects that are followed, as a client does.
 	maxRedirects = 5

@@ -40,9 +40,9 @@ type Attachment struct {
 // Read returns the bytes that arrived with the response first, and then the bytes of the socket.
 func (a *Attachment) Read(b []byte) (int, error) { return a.reader.Read(b) }
 
-// Attach connects to the running gateway as a client that works in the current directory, of a profile
-// or a server, or of all servers for the zero Route. If no gateway runs, IsNoGateway reports true for
-// the error.
+// Attach connects to the running gateway as a client that works in the current directory, of a
+// profile or a server, or of all servers for the zero Route. If no gateway runs, IsNoGateway
+// reports true for the error.
 func Attach(ctx context.Context, f *cmdutil.Factory, r gateway.Route) (*Attachment, error) {
 	path, err := gatewayclient.SocketPath(f)
 	if err != nil {

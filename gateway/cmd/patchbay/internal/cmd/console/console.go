@@ -136,8 +136,8 @@ func open(ctx context.Context, o *Options) (err error) {
 	return web.Serve(ctx)
 }
 
-// newGateway returns the gateway whose admin API the console uses, and a function that reads the files
-// again.
+// newGateway returns the gateway whose admin API the console uses, and a function that reads the
+// files again.
 func newGateway(f *cmdutil.Factory, c *hosting.Config, h *host.Host) (
 	gw *gateway.Gateway, reload func(ctx context.Context) (*host.Diff, error),
 ) {
@@ -272,8 +272,9 @@ func readFiles(f *cmdutil.Factory) (*hosting.Config, error) {
 
 var unusable = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// nameOf returns a name for a target without a name: the host of a URL, or the last word of a command
-// that is not a flag, such as server-everything for npx -y @modelcontextprotocol/server-everything.
+// nameOf returns a name for a target without a name: the host of a URL, or the last word of a
+// command that is not a flag, such as server-everything for npx -y
+// @modelcontextprotocol/server-everything.
 func nameOf(t *target.Target) string {
 	name := ""
 	if u, err := url.Parse(t.URL); err == nil && t.URL != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// openRunning serves the console of the running gateway through its socket, until ctx ends. The gateway
-// sends no messages of its traffic through the socket.
+// openRunning serves the console of the running gateway through its socket, until ctx ends. The
+// gateway sends no messages of its traffic through the socket.
 func openRunning(ctx context.Context, o *Options) error {
 	f := o.Factory
 	running, err := gatewayclient.Require(ctx, f)

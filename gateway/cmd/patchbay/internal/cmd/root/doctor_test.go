@@ -54,7 +54,8 @@ func respond(status int, contentType, body string) http.HandlerFunc {
 const initialized = `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"1999-01-01","capabilities":{"tools":{}},` +
 	`"serverInfo":{"name":"old","version":"1"}}}`
 
-// unauthorized requires a token. documents are the bodies at the paths of metadata, in which $URL is its URL.
+// unauthorized requires a token. documents are the bodies at the paths of metadata, in which $URL
+// is its URL.
 func unauthorized(t *testing.T, documents map[string]string) string {
 	return serveWeb(t, func(w http.ResponseWriter, r *http.Request) {
 		origin := "http://" + r.Host
@@ -76,7 +77,8 @@ const (
 	resourceText = `{"resource":"$URL/mcp","authorization_servers":["$URL"]}`
 )
 
-// expired returns the URL of a server whose certificate has expired, and the file of the certificate.
+// expired returns the URL of a server whose certificate has expired, and the file of the
+// certificate.
 func expired(t *testing.T) (address, file string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

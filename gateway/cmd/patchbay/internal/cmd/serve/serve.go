@@ -181,8 +181,8 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	return errors.Join(err, d.end())
 }
 
-// printRequests prints a line for each request: method, tool or prompt, outcome and duration. It omits
-// arguments and results, which may be secret.
+// printRequests prints a line for each request: method, tool or prompt, outcome and duration. It
+// omits arguments and results, which may be secret.
 func printRequests(f *cmdutil.Factory, next mcp.Handler) mcp.Handler {
 	return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		began := time.Now()

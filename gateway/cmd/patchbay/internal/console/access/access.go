@@ -1,8 +1,8 @@
-// Package access identifies the people who log in to a console of a gateway from other machines: by a
-// key with a role, or by the identity provider of the gateway.
+// Package access identifies the people who log in to a console of a gateway from other machines: by
+// a key with a role, or by the identity provider of the gateway.
 //
-// A [Person] is checked for each request, so it ends with its key or its login. The sessions of browsers
-// and the pages belong to package console.
+// A [Person] is checked for each request, so it ends with its key or its login. The sessions of
+// browsers and the pages belong to package console.
 package access
 
 import (
@@ -25,11 +25,11 @@ import (
 
 // An Access configures who may log in to a console besides the local user.
 type Access struct {
-	// URL is the URL of the console without a path for the browsers of other machines: the https URL of
-	// a reverse proxy with TLS. Default: only this machine reaches the console.
+	// URL is the URL of the console without a path for the browsers of other machines: the https
+	// URL of a reverse proxy with TLS. Default: only this machine reaches the console.
 	URL string
-	// LogIn returns the person whom a key identifies; see [Keys]. r is the request of the browser. An error
-	// refuses the login. Default: no key is accepted.
+	// LogIn returns the person whom a key identifies; see [Keys]. r is the request of the browser.
+	// An error refuses the login. Default: no key is accepted.
 	LogIn func(r *http.Request, key string) (Person, error)
 	// Identity logs people in at an identity provider. Default: there is no such login.
 	Identity *Identity
@@ -40,8 +40,8 @@ type Person interface {
 	// Check returns the principal and its role now. An error ends the session: it says why without
 	// details.
 	Check() (*mcp.Principal, gateway.ConsoleRole, error)
-	// Bind returns the context of a request, which also ends with the login of the person. The caller
-	// must call done at the end of the request.
+	// Bind returns the context of a request, which also ends with the login of the person. The
+	// caller must call done at the end of the request.
 	Bind(ctx context.Context) (bound context.Context, done func())
 }
 
@@ -49,8 +49,9 @@ type Person interface {
 const CallbackPath = "/login/callback"
 
 const (
-	// identityTime is how long a login at the identity provider is valid. The provider is then asked
-	// again, so a user who lost a group or the account keeps the console for at most this time.
+	// identityTime is how long a login at the identity provider is valid. The provider is then
+	// asked again, so a user who lost a group or the account keeps the console for at most this
+	// time.
 	identityTime = time.Hour
 	// attemptTime is how long a person may take at the pages of the provider.
 	attemptTime = 10 * time.Minute
@@ -85,8 +86,8 @@ type attempt struct {
 	ends          time.Time
 }
 
-// NewIdentity returns the logins at the provider of a gateway, whose client ID must be set. base is the
-// URL of the console without a path.
+// NewIdentity returns the logins at the provider of a gateway, whose client ID must be set. base is
+// the URL of the console without a path.
 func NewIdentity(o *gateway.OAuth, roles *gatewayconfig.ConsoleRoles, base string) (*Identity, error) {
 	issuer, err := url.Parse(o.AuthorizationServers[0])
 	if err != nil {
@@ -103,8 +104,8 @@ func NewIdentity(o *gateway.OAuth, roles *gatewayconfig.ConsoleRoles, base strin
 	return i, nil
 }
 
-// Start returns the URL of the provider to which a browser must go. browser is a secret of the browser,
-// and next the page after the login.
+// Start returns the URL of the provider to which a browser must go. browser is a secret of the
+// browser, and next the page after the login.
 func (i *Identity) Start(ctx context.Context, browser, next string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()

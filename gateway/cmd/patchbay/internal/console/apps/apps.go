@@ -1,9 +1,10 @@
-// Package apps is the screen of the web console that shows MCP Apps: the page of a tool of a server, in
-// a frame of another origin, beside the messages that the page and the console exchange.
+// Package apps is the screen of the web console that shows MCP Apps: the page of a server's tool,
+// in a frame of another origin, beside the messages that the page and the console exchange.
 //
-// The page is untrusted. Its frame is sandboxed without an origin of its own, so it has no cookies and no
-// storage, and [Viewer] serves it under another host name than the console, so browsers also keep it in
-// another process. Each tool that the page calls, each link and each download waits for the person.
+// The page is untrusted. Its frame is sandboxed without an origin of its own, so the page has no
+// cookies and no storage. [Viewer] serves the page at a host name that the console does not use, so
+// browsers also run the page in another process. Each tool that the page calls, each link and each
+// download waits for the person.
 package apps
 
 import (
@@ -44,10 +45,12 @@ const (
 
 // Options configures the screen.
 type Options struct {
-	// Connect returns a connection to a server as the principal p, with the names that the server uses.
+	// Connect returns a connection to a server as the principal p, with the names that the server
+	// uses.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
-	// Origins returns the origin of the console, as the browser of a request sees it, and the origin of
-	// the [Viewer], whose host must be another. view is empty if this console shows no apps to the browser.
+	// Origins returns the origin of the console, as the browser of a request sees it, and the
+	// origin of the [Viewer], whose host must be another. view is empty if this console shows no
+	// apps to the browser.
 	Origins func(r *http.Request) (console, view string)
 	// Version is the version of the program.
 	Version string
@@ -64,7 +67,7 @@ type Call struct {
 	Link      string             // the page of the run
 }
 
-// A Viewer serves the pages of apps: each once, at a URL with a random token.
+// A Viewer serves the pages of apps, each page once, at a URL with a random token.
 type Viewer struct{ screen *screen }
 
 // A screen contains the functions of the screen. It is safe for concurrent use.
@@ -79,7 +82,8 @@ type screen struct {
 	opening map[string]int // loads that are being made, by person
 }
 
-// New returns the screen, the handler of the pages, and a function that makes the app of a call available.
+// New returns the screen, the handler of the pages, and a function that makes the app of a call
+// available.
 func New(site *page.Site, o *Options) (*page.Screen, *Viewer, func(*Call)) {
 	s := &screen{site: site, opts: *o, opening: map[string]int{}}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
@@ -235,8 +239,9 @@ func (s *screen) close(r *page.Request) (*page.Outcome, error) {
 	return &page.Outcome{Fragments: []page.Fragment{}}, nil
 }
 
-// message passes the messages of the page to its bridge, each on a line. The responses are in the stream, so
-// that a page that waits for the person keeps no connection of the browser busy.
+// message passes the messages of the page, a message on each line, to the bridge of the page. The
+// stream carries the responses, so a page that waits for the person occupies no connection of the
+// browser.
 func (s *screen) message(w http.ResponseWriter, r *page.Request) error {
 	l, err := s.loadOf(r)
 	if err != nil {
@@ -307,7 +312,8 @@ func (s *screen) file(w http.ResponseWriter, r *page.Request) error {
 
 const viewPath = "/view/"
 
-// ServeHTTP serves the page of a load, once, so that no other document gets its bridge.
+// ServeHTTP serves the page of a load once, so that no other document can use the bridge of the
+// load.
 func (v *Viewer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	w.Header().Set("Cache-Control", "no-store")

@@ -79,17 +79,17 @@ func (s *screen) answer(r *page.Request) (*page.Outcome, error) {
 	return &page.Outcome{Location: fmt.Sprintf("/apps?load=%d", l.ID), Fragments: []page.Fragment{}}, nil
 }
 
-// allowTool asks before the page calls a tool of its server.
+// allowTool asks the person before the page calls a tool of its server.
 func (l *load) allowTool(ctx context.Context, t *mcp.Tool, args stdjson.RawMessage) error {
 	return l.confirm(ctx, &ask{Title: "The app asks to call the tool " + t.Name + ".", Text: page.Indent(args)})
 }
 
-// openLink asks, and the person opens the link.
+// openLink asks the person, who opens the link.
 func (l *load) openLink(ctx context.Context, url string) error {
 	return l.confirm(ctx, &ask{Title: "The app asks to open a page.", URL: url})
 }
 
-// download asks before files are offered to the browser.
+// download asks the person before it offers files to the browser.
 func (l *load) download(ctx context.Context, files []apps.Download) error {
 	if len(l.snapshot().Files)+len(files) > maxFiles {
 		return fmt.Errorf("more than %d files", maxFiles)

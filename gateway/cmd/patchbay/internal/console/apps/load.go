@@ -22,11 +22,11 @@ import (
 const (
 	// startTimeout bounds connecting to the server and reading the page.
 	startTimeout = 2 * time.Minute
-	// attachTimeout is how long a load waits for its page in the browser.
+	// attachTimeout bounds the wait of a load for its page in the browser.
 	attachTimeout = time.Minute
-	// teardownTimeout is how long an app may save its state.
+	// teardownTimeout bounds the time in which an app may save its state.
 	teardownTimeout = 2 * time.Second
-	// callTimeout is how long a tool that the app calls may take, after the answer of the person.
+	// callTimeout bounds a tool call of the app, from the answer of the person.
 	callTimeout = time.Minute
 	// maxQueued and maxQueuedBytes bound the objects that the script of the page has not fetched.
 	maxQueued, maxQueuedBytes = 512, 32 << 20
@@ -40,7 +40,8 @@ const (
 	maxHandled = 128
 	// maxFiles bounds the downloads of a load.
 	maxFiles = 32
-	// minHeight and maxHeight bound the height that an app chooses in the flow of the page, in pixels.
+	// minHeight and maxHeight bound the height that an app chooses in the flow of the page, in
+	// pixels.
 	minHeight, maxHeight = 80, 900
 )
 
@@ -76,7 +77,8 @@ type load struct {
 	isDue  bool      // a goroutine will tell them
 }
 
-// A state is the state of a load, as the page of the console shows it. Its slices must not be changed.
+// A state is the state of a load, as the page of the console shows it. Its slices must not be
+// changed.
 type state struct {
 	Served   bool // the document was loaded
 	Attached bool // the browser reads the stream
@@ -208,7 +210,7 @@ func (l *load) snapshot() state {
 	return l.state
 }
 
-// update changes the state and tells the pages.
+// update changes the state and notifies the pages.
 func (l *load) update(change func(s *state)) {
 	l.mu.Lock()
 	change(&l.state)
@@ -244,7 +246,7 @@ func (l *load) tell(ctx context.Context, pause time.Duration) {
 	l.screen.site.Changed()
 }
 
-// show changes how the frame is shown.
+// show changes the state, and the width and display mode of the frame.
 func (l *load) show(change func(s *state)) {
 	l.update(change)
 	s := l.snapshot()

@@ -20,7 +20,7 @@ import (
 const (
 	// maxRows limits the records of a page.
 	maxRows = 500
-	// maxOfCall limits the records of a call: a call has one record for each round.
+	// maxOfCall limits the records of a call, which has a record for each round.
 	maxOfCall = 100
 )
 
@@ -225,8 +225,8 @@ func read(r *page.Request, p *auditPage) error {
 	return nil
 }
 
-// older sets the URL of the page with older records: records before the oldest record, and records of the
-// same time that are not shown yet.
+// older sets the URL of the page with older records: records before the oldest record, and records
+// of the same time that are not shown yet.
 func (p *auditPage) older(matched int) {
 	f := p.Filter
 	if len(p.Rows) == 0 || matched <= len(p.Rows)+f.skip {

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// chainEvery is how long the result of a check is shown before the page asks for another.
+	// chainEvery is the age of a result at which the page asks for another check.
 	chainEvery = 15 * time.Second
-	// chainTimeout bounds a request for the state of a check, which waits for the check of a small log.
+	// chainTimeout bounds a request for the state of a check, which waits for the check of a small
+	// log.
 	chainTimeout = 10 * time.Second
 )
 
@@ -60,7 +61,8 @@ func (c *chainStatus) Verified() (n int) {
 	return n
 }
 
-// Unsigned returns the number of records after the last checkpoints, which can be removed unnoticed.
+// Unsigned returns the number of records after the last checkpoints, which somebody could remove
+// unnoticed.
 func (c *chainStatus) Unsigned() (n uint64) {
 	for i := range c.Chains {
 		if x := &c.Chains[i]; x.Seq > x.Signed {
@@ -70,8 +72,8 @@ func (c *chainStatus) Unsigned() (n uint64) {
 	return n
 }
 
-// A chain asks for the state of the log in the background, because a page must not wait for a check. It is
-// safe for concurrent use.
+// A chain asks for the state of the log in the background, because a page must not wait for a
+// check. It is safe for concurrent use.
 type chain struct {
 	site *page.Site
 

@@ -1,5 +1,5 @@
-// Package calls is the traffic of a console that is attached to a gateway: the calls that events of the
-// gateway report, without their messages.
+// Package calls is the traffic of a console that is attached to a gateway: the calls that events of
+// the gateway report, without their messages.
 package calls
 
 import (

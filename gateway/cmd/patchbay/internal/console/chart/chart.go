@@ -147,8 +147,8 @@ func draw(
 // attribute returns a coordinate.
 func attribute(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
-// nice returns the smallest of the numbers 1, 2, 5, 10, 20 and so on that is not below v, or 0.1 and so on for a
-// smaller v. It is 1 for 0.
+// nice returns the smallest of the numbers 1, 2, 5, 10, 20 and so on that is not below v, or 0.1
+// and so on for a smaller v. It is 1 for 0.
 func nice(v float64) float64 {
 	if v <= 0 {
 		return 1

@@ -23,8 +23,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Site is a console over a host with the servers fs, which offers the tool read, and broken, whose
-// program does not exist.
+// A Site is a console over a host with the servers fs, which offers the tool read, and broken,
+// whose program does not exist.
 type Site struct {
 	Console *console.Console
 	Base    string // the URL without a path

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// Gateway returns a gateway over a host until the test ends, for the option Admin of a console. servers are
-// the servers by name. prepare may change the options of both.
+// Gateway returns a gateway over a host until the test ends, for the option Admin of a console.
+// servers contains the servers by name. prepare may change the options of both.
 func Gateway(
 	t *testing.T, text string, servers map[string]*mcp.Server, prepare func(*host.Options, *gateway.AdminOptions),
 ) (*gateway.Gateway, *host.Host) {

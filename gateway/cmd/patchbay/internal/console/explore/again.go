@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
-// actAgain sends the request of a run again: to the same server or another server, in the revision of
-// the host or in the revision that the form names. The page compares both results.
+// actAgain sends the request of a run again, to the same server or another server, in the revision
+// of the host or in the revision that the form names. The page compares both results.
 func (e *explorer) actAgain(r *page.Request) (*page.Outcome, error) {
 	old, err := e.runOf(r)
 	if err != nil {
@@ -35,7 +35,8 @@ func (e *explorer) actAgain(r *page.Request) (*page.Outcome, error) {
 	return &page.Outcome{Location: to.URL()}, nil
 }
 
-// compare sets the earlier run of the same item, and the comparison with the run that the URL names.
+// compare sets the earlier run of the same item, and the comparison with the run that the URL
+// names.
 func (e *explorer) compare(r *page.Request, shown *runPage, with int) {
 	for _, other := range e.runs.of(shown.Server, r.Principal) {
 		isSame := other.Item.Kind == shown.Item.Kind && other.Item.Name == shown.Item.Name

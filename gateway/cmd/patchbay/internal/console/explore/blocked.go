@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// addBlocked adds the items that the host hides because their definition waits for approval. A gateway
-// that records no definitions hides no items.
+// addBlocked adds the items that the host hides because their definitions wait for approval. A
+// gateway that records no definitions hides no items.
 func (c *catalogues) addBlocked(ctx context.Context, loaded *catalogue, server string, p *mcp.Principal) {
 	q := url.Values{"server": {server}, "status": {"quarantined"}, "definitions": {"true"}, "limit": {"1000"}}
 	var list struct {
@@ -46,8 +46,8 @@ func (c *catalogues) addBlocked(ctx context.Context, loaded *catalogue, server s
 	}
 }
 
-// pinnedItem returns the item of a recorded definition, which may be nil or invalid. It returns nil for a
-// definition that is no item.
+// pinnedItem returns the item of a recorded definition, which may be nil or invalid. It returns nil
+// if the definition is not the definition of an item.
 func pinnedItem(kind pin.Kind, name string, definition []byte) *item {
 	switch kind {
 	case pin.Tool:

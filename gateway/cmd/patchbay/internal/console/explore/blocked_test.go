@@ -30,7 +30,7 @@ func (p pinned) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(text)), Request: r}, nil
 }
 
-// An item that waits for approval is listed with the reason, unless the approved form of it is in use.
+// An item that waits for approval is listed with the reason, unless its approved form is in use.
 func TestQuarantinedItemsAreListedWithTheReason(t *testing.T) {
 	mcptest.NoLeaks(t)
 	server := mcp.NewServer("fs", "1", nil)

@@ -26,7 +26,8 @@ import (
 const (
 	// maxItems bounds the items of a kind that are listed: a server can send pages without end.
 	maxItems = 10_000
-	// catalogueRetry is the least time between two attempts to read the lists of a server that fails.
+	// catalogueRetry is the least time between two attempts to read the lists of a server that
+	// fails.
 	catalogueRetry = 10 * time.Second
 	// maxCatalogues bounds the catalogues of servers and persons that are kept.
 	maxCatalogues = 64
@@ -133,7 +134,8 @@ func (i *item) params(input []byte) stdjson.RawMessage {
 	return slices.Concat([]byte(`{"name":`), name, []byte(`,"arguments":`), input, []byte("}"))
 }
 
-// send sends a request. CallTool repeats arguments in the headers that the tool declares, and Do does not.
+// send sends a request. CallTool repeats arguments in the headers that the tool declares, and Do
+// does not.
 func (i *item) send(ctx context.Context, c *mcp.Client, input stdjson.RawMessage) error {
 	if i.Kind == kindTools {
 		_, err := c.CallTool(ctx, i.Name, input)

@@ -23,8 +23,8 @@ type Target struct {
 // A copied is a request as another program sends it.
 type copied struct{ Title, Text string }
 
-// copyAs returns a run as a command line of patchbay, as command lines of curl for the revision of the
-// run, and as a program in Go. Secrets are variables.
+// copyAs returns a run as a command line of patchbay, as command lines of curl for the revision of
+// the run, and as a program in Go. Secrets are variables.
 func copyAs(t *Target, r *run, revision string) []copied {
 	all := []copied{{"Command line", patchbayLine(t, r)}}
 	if t.URL != "" {

@@ -93,8 +93,8 @@ func (e *explorer) keep(r *page.Request, ed *editor) explorePlace {
 	return ed.At
 }
 
-// actRun runs the posted arguments. If a button of the form was pressed, or the arguments are invalid,
-// it shows the editor instead.
+// actRun runs the posted arguments. If a button of the form was pressed, or the arguments are
+// invalid, it shows the editor instead.
 func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func invalidRun(err error) error {
 	return &gateway.Problem{Status: http.StatusBadRequest, Code: "invalid_run", Detail: err.Error()}
 }
 
-// read fills in the editor with posted values. It returns the arguments, or nil if the editor must be
-// shown: a button was pressed or a value is invalid.
+// read fills in the editor with posted values. It returns the arguments, or nil if the editor must
+// be shown: a button was pressed or a value is invalid.
 func (ed *editor) read(posted url.Values) (stdjson.RawMessage, error) {
 	do := posted.Get("do")
 	var input stdjson.RawMessage

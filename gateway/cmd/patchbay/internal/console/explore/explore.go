@@ -1,5 +1,5 @@
-// Package explore is the screen of the web console that lists tools, resources and prompts of servers, and
-// runs them.
+// Package explore is the screen of the web console that lists tools, resources and prompts of
+// servers, and runs them.
 package explore
 
 import (
@@ -41,17 +41,17 @@ var templates embed.FS
 
 // Options configures the screen.
 type Options struct {
-	// Connect returns a connection to a server as the principal p, which must use the names of the server.
-	// Default: an error.
+	// Connect returns a connection to a server as the principal p, which must use the names of the
+	// server. Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
-	// Dial returns a connection of its own to a server, for runs in a revision that a person selects.
-	// Default: there are no such runs.
+	// Dial returns a new connection to a server, for runs in a revision that a person selects.
+	// Default: a person cannot select a revision.
 	Dial func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
-	// Target returns how other programs reach a server, for the commands that pages offer to copy. It must
-	// contain no secrets. Default: a server of the configuration, by its name.
+	// Target returns how other programs reach a server, for the commands that pages offer to copy.
+	// It must contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *Target
-	// App is called when a call of a tool with a view ends, so that its app can be shown. Default: apps are
-	// not shown.
+	// App is called when a call of a tool with a view ends, so that its app can be shown. Default:
+	// apps are not shown.
 	App func(c *apps.Call)
 	// Desk takes the questions of servers in runs. Default: a desk of the screen.
 	Desk *question.Desk
@@ -115,7 +115,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 // savePath is the path of the page that saves a run.
 const savePath = "/explore/save"
 
-// heard makes the lists of a server stale that an event concerns.
+// heard marks the lists of a server as stale when an event concerns the server.
 func (e *explorer) heard(event page.Event) {
 	if slices.Contains([]string{"", "server", "catalogue", "drift", "config"}, event.Type) {
 		e.catalogues.forget(event.Server)
@@ -325,7 +325,8 @@ func (e *explorer) selectItem(p *explorePage) {
 	}
 }
 
-// unlisted returns the item of a page that the server need not list, or nil: a resource or a method.
+// unlisted returns the item of a page that the server need not list, or nil: a resource or a
+// method.
 func unlisted(at explorePlace) *item {
 	switch {
 	case at.Name == "":

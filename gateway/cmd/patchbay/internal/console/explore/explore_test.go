@@ -189,7 +189,8 @@ func waitUntil(is func() bool) bool {
 	return false
 }
 
-// The editor keeps the typed text when it is switched between form and JSON, and when it is refused.
+// The editor keeps the typed text when it is switched between form and JSON, and when it is
+// refused.
 func TestEditorKeepsTheTypedText(t *testing.T) {
 	server := newEchoServer(mcptest.Modern)
 	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
@@ -241,8 +242,8 @@ func TestEditorKeepsTheTypedText(t *testing.T) {
 	}
 }
 
-// Text of a server is shown as text, with hidden characters escaped, and its data with the type that
-// the data itself has.
+// Text of a server is shown as text, with hidden characters escaped, and its data with the type
+// that the data itself has.
 func TestHostileServersAreShownAsText(t *testing.T) {
 	const evil = `</textarea><script>alert(1)</script><img src=x onerror=alert(1)>` + "\u202e\u200b"
 	png := []byte("\x89PNG\r\n\x1a\n and more")

@@ -166,8 +166,8 @@ func (b *block) text(kind, text string) {
 	b.Text, b.Cut = cutText(text)
 }
 
-// binary sets the data of a part. Only data of a safe type that the data itself shows is an image or
-// audio; a server's word is not enough.
+// binary sets the data of a part. Only data of a safe type that the data itself shows is an image
+// or audio; a server's word is not enough.
 func (b *block) binary(claimed string, data []byte) {
 	b.data = data
 	sniffed, _, _ := strings.Cut(http.DetectContentType(data), ";")
@@ -184,7 +184,8 @@ func (b *block) binary(claimed string, data []byte) {
 	}
 }
 
-// safeTypes are the types that the page embeds. SVG is not among them: it can contain scripts and links.
+// safeTypes are the types that the page embeds. SVG is not among them: it can contain scripts and
+// links.
 var safeTypes = map[string]string{
 	"image/png": "image", "image/jpeg": "image", "image/gif": "image", "image/webp": "image", "image/bmp": "image",
 	"audio/wave": "audio", "audio/mpeg": "audio", "application/ogg": "audio", "audio/aiff": "audio",
@@ -205,8 +206,8 @@ type table struct {
 	More    int // rows that are not shown
 }
 
-// newTable returns a table for a list of objects, for an object with only such a list, and for another
-// object. For other values it returns nil.
+// newTable returns a table for a list of objects, for an object with only such a list, and for
+// another object. For other values it returns nil.
 func newTable(raw []byte) *table {
 	if rawjson.Kind(raw) == '{' {
 		var only []byte

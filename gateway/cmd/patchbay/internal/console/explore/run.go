@@ -29,10 +29,11 @@ const (
 	maxRunBytes = 64 << 20
 	// maxRunning bounds the runs of a server in progress. Each waits for a server or a person.
 	maxRunning = 16
-	// maxRunLogs bounds the log messages that a run shows, the last ones, and maxLogData each of them, in bytes:
-	// a server may send messages of 16 MiB without end.
+	// maxRunLogs bounds the log messages that a run shows, the last ones, and maxLogData each of
+	// them, in bytes: a server may send messages of 16 MiB without end.
 	maxRunLogs, maxLogData = 200, 16 << 10
-	// startTimeout bounds connecting to a server, which a package runner may have to download first.
+	// startTimeout bounds connecting to a server, which a package runner may have to download
+	// first.
 	startTimeout = 2 * time.Minute
 	// defaultRunTimeout is how long a run waits for the server. Progress restarts the time.
 	defaultRunTimeout = time.Minute
@@ -183,17 +184,17 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	return shown, err
 }
 
-// elicit answers an elicitation of the server by the person who runs.
+// elicit lets the person of the run answer an elicitation of the server.
 func (r *run) elicit(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	return r.opts.Desk.Elicit(ctx, r.origin(), p)
 }
 
-// sample answers a sampling request of the server by the person who runs.
+// sample lets the person of the run answer a sampling request of the server.
 func (r *run) sample(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	return r.opts.Desk.Sample(ctx, r.origin(), p)
 }
 
-// origin returns where the questions of the run come from.
+// origin returns the origin of the run's questions.
 func (r *run) origin() question.Origin {
 	return question.Origin{Server: r.Server, Run: r.ID, Person: question.PersonOf(r.principal), Link: r.place().URL()}
 }
@@ -260,7 +261,7 @@ type runs struct {
 // A runsKey identifies a history.
 type runsKey struct{ server, person string }
 
-// start starts a run that is described by its exported fields, except ID, Trace and Started.
+// start starts the run that the exported fields of r describe, except ID, Trace and Started.
 func (h *runs) start(r *run, p *mcp.Principal) error {
 	switch {
 	case r.Timeout <= 0 || r.Timeout > maxRunTimeout:

@@ -25,7 +25,7 @@ type savePage struct {
 	Problem   string
 }
 
-// viewSave shows what is saved, and in which file.
+// viewSave shows the call to be saved, and the file.
 func (e *explorer) viewSave(r *page.Request) (*page.View, error) {
 	found, state, err := e.endedRun(r)
 	if err != nil {
@@ -101,7 +101,8 @@ func (e *explorer) checks(of *run) (file *check.File, old []byte, err error) {
 	return file, file.Text(), nil
 }
 
-// checkTarget returns how a file of saved calls names a server, or nil for a command with hidden arguments.
+// checkTarget returns how a file of saved calls names a server, or nil for a command with hidden
+// arguments.
 func (e *explorer) checkTarget(server string) any {
 	t := e.target(server)
 	switch {

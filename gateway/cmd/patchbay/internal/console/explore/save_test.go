@@ -21,7 +21,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// newClockServer returns a server whose results contain a time and an id, and a price that may change.
+// newClockServer returns a server whose results contain a time and an id, and a price that may
+// change.
 func newClockServer(revision string, price *atomic.Int64) *mcp.Server {
 	s := mcp.NewServer("clock", "1", &mcp.ServerOptions{Revisions: []string{revision}})
 	n := 0
@@ -143,8 +144,8 @@ func TestSavedCallsAreChecked(t *testing.T) {
 	}
 }
 
-// The file keeps what it contains, and never receives a secret, a second call of a name or a call of
-// another server.
+// The file keeps what it contains, and never receives a secret, a second call of a name or a call
+// of another server.
 func TestCallsAreNotSaved(t *testing.T) {
 	mcptest.NoLeaks(t)
 	v := newSaver(t, newClockServer(mcptest.Modern, new(atomic.Int64)))

@@ -12,8 +12,8 @@ import (
 const (
 	// suggestTimeout bounds the wait of a page for the suggestions of a server.
 	suggestTimeout = 10 * time.Second
-	// maxSuggested limits the suggested values, as the protocol does, and maxSuggestedValue each of
-	// them, in bytes: a button contains the value.
+	// maxSuggested limits the suggested values, as the protocol does. maxSuggestedValue limits each
+	// value, in bytes, because a button contains the value.
 	maxSuggested, maxSuggestedValue = 100, 500
 )
 
@@ -29,8 +29,8 @@ func (ed *editor) CanSuggest() bool {
 	return ed.Form != nil && (ed.Item.Kind == kindPrompts || ed.Item.Kind == kindTemplates)
 }
 
-// suggest handles the buttons that request values for an argument, or use a suggested value. It reports
-// whether such a button was pressed.
+// suggest handles the buttons that request values for an argument, or use a suggested value. It
+// reports whether such a button was pressed.
 func (e *explorer) suggest(r *page.Request, ed *editor) (pressed bool, err error) {
 	posted := r.PostForm
 	isPrompt := ed.Item.Kind == kindPrompts

@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// A server suggests values for the arguments of a prompt and the variables of a template, and a button
-// fills a value in.
+// A server suggests values for the arguments of a prompt and the variables of a template, and a
+// button fills a value in.
 func TestServersSuggestValues(t *testing.T) {
 	mcptest.NoLeaks(t)
 	server := mcp.NewServer("travel", "1", nil)

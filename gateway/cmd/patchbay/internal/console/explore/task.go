@@ -12,7 +12,8 @@ import (
 // taskCancelTimeout bounds the request that cancels a task after its run was cancelled.
 const taskCancelTimeout = 5 * time.Second
 
-// sendTask calls a tool as a task, and waits for its result. If the run is cancelled, so is the task.
+// sendTask calls a tool as a task, and waits for the result. It cancels the task if the run is
+// cancelled.
 func (r *run) sendTask(ctx context.Context, client *mcp.Client) error {
 	handle, err := tasks.Start(ctx, client, r.Item.Name, r.Input)
 	if err != nil {

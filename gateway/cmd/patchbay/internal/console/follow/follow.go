@@ -60,8 +60,8 @@ func sameInfo(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
 }
 
-// newConfigWatch returns a watch of the files of a configuration, or nil if no file can be read again:
-// the command line names the servers, or the file is a pipe.
+// newConfigWatch returns a watch of the files of a configuration, or nil if no file can be read
+// again: the command line names the servers, or the file is a pipe.
 func newConfigWatch(f *cmdutil.Factory, c *hosting.Config) *configWatch {
 	if c.Fixed != nil {
 		return nil
@@ -83,8 +83,8 @@ func newConfigWatch(f *cmdutil.Factory, c *hosting.Config) *configWatch {
 }
 
 // Follow calls reload when the files of a configuration change and with SIGHUP, until the returned
-// function is called. On a terminal, SIGHUP says that the terminal was closed, and ends the program.
-// reload returns nil after an error, which it must report.
+// function is called. On a terminal, SIGHUP says that the terminal was closed, and ends the
+// program. reload returns nil after an error, which it must report.
 func Follow(
 	ctx context.Context, f *cmdutil.Factory, c *hosting.Config, reload func(ctx context.Context) *host.Diff,
 ) (stop func()) {
@@ -124,9 +124,9 @@ func Follow(
 	}
 }
 
-// Reload reads the files of a configuration again, and applies them to its host. If they are invalid,
-// the previous configuration stays in force. isRead reports whether the host has seen the files: then
-// the host reports the error as an event.
+// Reload reads the files of a configuration again, and applies them to its host. If they are
+// invalid, the previous configuration stays in force. isRead reports whether the host has seen the
+// files: then the host reports the error as an event.
 func Reload(ctx context.Context, f *cmdutil.Factory, c *hosting.Config, h *host.Host, addr string) (
 	d *host.Diff, now *config.File, isRead bool, err error,
 ) {

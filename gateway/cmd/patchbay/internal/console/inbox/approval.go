@@ -30,7 +30,7 @@ type Approval struct {
 	Answers    []string        `json:"answers"`
 
 	Pin     *pin      `json:"-"` // nil if the definition is not compared with an approved definition
-	Confirm bool      `json:"-"` // the page explains the answer always, and asks again
+	Confirm bool      `json:"-"` // the page explains the answer "always", and asks for confirmation
 	Role    page.Role `json:"-"` // of the person who sees it
 }
 
@@ -61,7 +61,7 @@ func (a *Approval) LeftElement() string { return "left-" + page.ElementID(a.ID) 
 // version returns a text that changes with the card.
 func (a *Approval) version() string { return fmt.Sprint(a.ID, a.Role, a.Confirm, a.Pin != nil) }
 
-// Who returns who asks.
+// Who returns the caller that asks, in words.
 func (a *Approval) Who() string { return cmp.Or(a.Principal, "the local user") }
 
 // Summary returns the request in a few words.
@@ -92,12 +92,13 @@ func (a *Approval) Can(answer string) bool { return slices.Contains(a.Answers, a
 // Decides reports whether the person may decide.
 func (a *Approval) Decides() bool { return a.Role.Grants(page.RoleOperator) }
 
-// A Claim is something that a server says about its tool. Nobody verified it.
+// A Claim is an unverified statement of a server about its tool.
 type Claim struct {
 	Text, Kind string // Kind is the class of a badge
 }
 
-// Claims returns what the server says about the effect of the tool. Spec: server/tools, annotations.
+// Claims returns the server's statements about the effect of the tool. Spec: server/tools,
+// annotations.
 func (a *Approval) Claims() (all []Claim) {
 	if a.Kind() != "tool" {
 		return nil

@@ -14,9 +14,11 @@ const (
 	maxDecided = 20
 	// maxElsewhere bounds the questions of other callers that the page shows.
 	maxElsewhere = 50
-	// elsewhereTime is how long a question of another caller is shown at most: its caller may never answer.
+	// elsewhereTime bounds the time for which a question of another caller is shown, because the
+	// caller may never answer.
 	elsewhereTime = 15 * time.Minute
-	// seenTime is how long a request is remembered after its end, for the page that shows the decision.
+	// seenTime is the time for which an ended request is remembered, for the page that shows the
+	// decision.
 	seenTime = 10 * time.Minute
 )
 
@@ -40,8 +42,8 @@ func (d *decision) Kind() string {
 	return "ok"
 }
 
-// note remembers the end of a request. The event of its end and the record of the approver arrive in
-// any order.
+// note remembers the end of a request. The event of its end and the record of the approver arrive
+// in any order.
 func (i *inbox) note(id, answer, approver string, at time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -69,7 +71,7 @@ func (i *inbox) decisions() []decision {
 	return slices.Clone(i.decided)
 }
 
-// tooLate says who decided about a request before.
+// tooLate returns an error that names the person who decided about a request before.
 func (i *inbox) tooLate(id string) string {
 	for _, d := range i.decisions() {
 		if d.ID == id && d.Answer != "" {

@@ -56,7 +56,7 @@ func New(site *page.Site, desk *question.Desk) *page.Screen {
 	}}
 }
 
-// A inboxPage is the data of templates/inbox.html.
+// An inboxPage is the data of templates/inbox.html.
 type inboxPage struct {
 	Approvals []*Approval
 	More      int // approvals that are not shown
@@ -86,7 +86,7 @@ func (i *inbox) pending(ctx context.Context, p *mcp.Principal) (all []*Approval,
 	return list.Pending, nil
 }
 
-// questions returns the open questions for a person. A viewer must not answer.
+// questions returns the open questions for a person, none for a viewer, who must not answer.
 func (i *inbox) questions(r *page.Request) []*question.Question {
 	if !r.Role.Grants(page.RoleOperator) {
 		return nil

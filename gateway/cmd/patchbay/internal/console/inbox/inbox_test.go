@@ -151,8 +151,8 @@ func waiting(t *testing.T, shown string) string {
 	return m[1]
 }
 
-// The page shows what the server will receive, who asks and what is at stake. A decision takes effect once,
-// and the second person reads who decided.
+// The page shows what the server will receive, who asks and what is at stake. A decision takes
+// effect once, and the second person reads who decided.
 func TestApprovalIsDecidedOnce(t *testing.T) {
 	mcptest.NoLeaks(t)
 	d := newDesk(t)

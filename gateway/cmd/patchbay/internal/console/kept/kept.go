@@ -1,5 +1,5 @@
-// Package kept keeps the results of actions of the web console, so that the URL of a page identifies the
-// result that the page shows.
+// Package kept keeps the results of actions of the web console, so that the URL of a page
+// identifies the result that the page shows.
 package kept
 
 import (
@@ -19,7 +19,7 @@ type Store[T any] struct {
 	all   map[string]T
 }
 
-// Add keeps a result, and returns an id that nobody guesses.
+// Add keeps a result, and returns an id that nobody can guess.
 func (s *Store[T]) Add(result T) (id string) {
 	id = strings.ToLower(rand.Text())
 	s.mu.Lock()

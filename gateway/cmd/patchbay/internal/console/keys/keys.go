@@ -150,8 +150,8 @@ type newKey struct {
 	Secret string `json:"secret"`
 }
 
-// create creates the key that a form describes, and returns the only page with its secret. A page that is
-// loaded again sends the form again, which the gateway refuses: the key exists.
+// create creates the key that a form describes, and returns the only page with its secret. A page
+// that is loaded again sends the form again, which the gateway refuses: the key exists.
 func create(r *page.Request) (*page.Outcome, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, &gateway.Problem{Status: http.StatusBadRequest, Code: "invalid_form", Detail: err.Error()}

@@ -24,8 +24,8 @@ const (
 	CaptureAlways  = "always"
 )
 
-// Settings returns the console of a gateway from the flags --console and --capture and the settings, or
-// nil without a console.
+// Settings returns the console of a gateway from the flags --console and --capture and the
+// settings, or nil without a console.
 func Settings(file *config.File, addr, capture string) (*gatewayconfig.Console, error) {
 	settings, err := gatewayconfig.Read(file)
 	if err != nil {
@@ -55,9 +55,9 @@ func Settings(file *config.File, addr, capture string) (*gatewayconfig.Console, 
 // keyCommand creates a key for the console.
 const keyCommand = `"patchbay gateway keys new NAME --console viewer|operator"`
 
-// Gateway opens the console of a gateway, which listens until the function that serve returns is called.
-// serve prints its URL: on a terminal the URL logs the local user in; elsewhere the output may be a log
-// that others read.
+// Gateway opens the console of a gateway, which listens until the function that serve returns is
+// called. serve prints its URL: on a terminal the URL logs the local user in; elsewhere the output
+// may be a log that others read.
 func Gateway(
 	f *cmdutil.Factory, c *gatewayconfig.Console, o *Options, auth *gateway.Options,
 ) (serve func(ctx context.Context) (stop func()), err error) {

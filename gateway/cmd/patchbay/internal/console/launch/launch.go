@@ -69,7 +69,8 @@ func Listen(opts *console.Options, addr string) (*console.Console, error) {
 	return web, nil
 }
 
-// AddServer adds a server to a configuration, whose connections the program itself makes. entry states its type.
+// AddServer adds a server to a configuration, whose connections the program itself makes. entry
+// states its type.
 func AddServer(c *hosting.Config, name string, entry map[string]any) error {
 	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{name: entry}})
 	if err != nil {
@@ -111,8 +112,8 @@ func (o *Options) trusted(ctx context.Context, server string) (*target.Target, e
 	return &own, nil
 }
 
-// dial returns a connection of its own to a server, whose messages are recorded. The host takes no part
-// in it, so it is for the local user: the policy limits other people.
+// dial returns a connection of its own to a server, whose messages are recorded. The host takes no
+// part in it, so it is for the local user: the policy limits other people.
 func (o *Options) dial(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
 	if p != nil {
 		return nil, errors.New("only the local user connects without the policy of the gateway, as a run in " +
@@ -155,8 +156,9 @@ func (o *Options) target(server string) *explore.Target {
 	return t
 }
 
-// Browse prints the URL on standard error, and opens the browser at a terminal if opens is set. At a
-// terminal, it then prints a URL with a fresh token for each line of standard input, until ctx ends.
+// Browse prints the URL on standard error, and opens the browser at a terminal if opens is set. At
+// a terminal, it then prints a URL with a fresh token for each line of standard input, until ctx
+// ends.
 func Browse(ctx context.Context, f *cmdutil.Factory, web *console.Console, opens bool) {
 	page := web.URL()
 	f.IO.Err.Printf("patchbay console: %s", page)
@@ -176,7 +178,8 @@ func Browse(ctx context.Context, f *cmdutil.Factory, web *console.Console, opens
 	renew(ctx, f, web)
 }
 
-// renew prints a URL with a fresh token for each line of standard input, until ctx or the input ends.
+// renew prints a URL with a fresh token for each line of standard input, until ctx or the input
+// ends.
 func renew(ctx context.Context, f *cmdutil.Factory, web *console.Console) {
 	for {
 		if _, err := f.IO.In.ReadLine(ctx); err != nil {

@@ -1,4 +1,5 @@
-// Package limits is the screen of the web console with the limits of servers, and the requests that they refused.
+// Package limits is the screen of the web console with the limits of servers, and the requests that
+// they refused.
 package limits
 
 import (
@@ -26,7 +27,8 @@ func New() *page.Screen {
 	}}
 }
 
-// A limitsPage is the data of templates/limits.html: the responses of GET /servers and GET /callers.
+// A limitsPage is the data of templates/limits.html: the responses of GET /servers and GET
+// /callers.
 type limitsPage struct {
 	Servers []server `json:"servers"`
 	Callers []caller `json:"callers"`

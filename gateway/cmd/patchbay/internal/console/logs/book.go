@@ -1,5 +1,5 @@
-// Package logs is the screen of the web console with log lines: the standard error of servers, their
-// log messages, and the log of Patchbay.
+// Package logs is the screen of the web console with log lines: the standard error of servers,
+// their log messages, and the log of Patchbay.
 package logs
 
 import (
@@ -22,9 +22,10 @@ const (
 )
 
 const (
-	// maxEntries and maxBytes bound the entries that are held: some hours of a busy server.
+	// maxEntries and maxBytes bound the entries that a book holds: some hours of a busy server.
 	maxEntries, maxBytes = 5000, 8 << 20
-	// maxText bounds the text of an entry, in bytes: a person does not read more in a list.
+	// maxText bounds the text of an entry, in bytes, because a person reads no longer text in a
+	// list.
 	maxText = 8 << 10
 	// entryCost is added to the size of each text, so that empty entries count as well.
 	entryCost = 160
@@ -101,7 +102,8 @@ func (r *Book) Line(l capture.Line) {
 // levels are the levels, the lowest first.
 var levels = []string{"debug", "info", "warning", "error"}
 
-// levelOf returns the level for a level of the protocol or of package slog. Spec: server/utilities/logging.
+// levelOf returns the level for a level of the protocol or of package slog. Spec:
+// server/utilities/logging.
 func levelOf(name string) string {
 	switch strings.ToLower(name) {
 	case "debug":
@@ -149,8 +151,8 @@ func (r *Book) find(f *filter, n int) (found []Entry, matches int) {
 	return found, matches
 }
 
-// Handler returns a handler that adds the records from level info to the book, and passes the records
-// on to next.
+// Handler returns a handler that adds the records from level info to the book, and passes the
+// records on to next.
 func (r *Book) Handler(next slog.Handler) slog.Handler { return &handler{book: r, next: next} }
 
 // A handler adds records to a book.

@@ -13,7 +13,8 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// maxShown bounds the entries of a page: a person filters rather than reads more.
+// maxShown bounds the entries of a page, because a person would rather filter than read more
+// entries.
 const maxShown = 300
 
 // New returns the screen with the entries of a book.

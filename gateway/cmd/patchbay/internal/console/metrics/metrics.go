@@ -1,5 +1,5 @@
-// Package metrics is the screen of the web console with the rate, the failures and the duration of calls since
-// the console started.
+// Package metrics is the screen of the web console with the rate, the failures and the duration of
+// calls since the console started.
 package metrics
 
 import (

@@ -25,8 +25,8 @@ var windows = []window{
 	{"24h", "24 hours", 5 * time.Minute, 288},
 }
 
-// maxNames limits the servers, and the methods, with a series of their own: 64 KiB each. The calls of all
-// others are a series together, named other.
+// maxNames limits the servers, and the methods, with a series of their own: 64 KiB each. The calls
+// of all others are a series together, named other.
 const (
 	maxNames = 60
 	other    = "other"
@@ -36,8 +36,8 @@ const (
 var knownMethods = []string{"tools/call", "prompts/get", "resources/read", "completion/complete", "tasks/get",
 	"tasks/result", "tasks/update", "tasks/cancel", "tasks/list"}
 
-// bounds are the upper ends of the ranges in which durations are counted. A duration above the last bound is
-// counted in a range of its own.
+// bounds are the upper ends of the ranges in which durations are counted. A duration above the last
+// bound is counted in a range of its own.
 var bounds = [...]time.Duration{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond, 5 * time.Millisecond,
 	7 * time.Millisecond, 10 * time.Millisecond, 15 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond,
 	50 * time.Millisecond, 70 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond,
@@ -76,8 +76,8 @@ func (c *counts) merge(o *counts) {
 	}
 }
 
-// percentile returns a bound that the share p of the calls did not exceed, and ok if there were calls. For the
-// last range it is the last bound.
+// percentile returns a bound that the share p of the calls did not exceed, and ok if there were
+// calls. For the last range it is the last bound.
 func (c *counts) percentile(p float64) (d time.Duration, ok bool) {
 	var all uint32
 	for _, n := range c.took {
@@ -220,8 +220,8 @@ type sample struct {
 // perSecond returns the rate of a number of calls of the sample.
 func (s *sample) perSecond(n uint32) float64 { return float64(n) / s.Span.Seconds() }
 
-// read returns the complete steps of a window before now, the oldest first, and ok if the subject has a series.
-// Until a step is complete, the step in progress is the last sample.
+// read returns the complete steps of a window before now, the oldest first, and ok if the subject
+// has a series. Until a step is complete, the step in progress is the last sample.
 func (s *store) read(of subject, w int, now time.Time) (all []sample, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

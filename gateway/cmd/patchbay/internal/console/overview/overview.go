@@ -1,5 +1,5 @@
-// Package overview is the first screen of the web console: the servers with their state. It is the example
-// of a screen, see package page.
+// Package overview is the first screen of the web console: the servers with their state. It is the
+// example of a screen, see package page.
 package overview
 
 import (
@@ -54,7 +54,8 @@ type overview struct {
 // A toolsKey identifies the tools of a server that a person may use.
 type toolsKey struct{ server, person string }
 
-// maxTools bounds the lists that are held, of all persons. A list is loaded again when it is missing.
+// maxTools bounds the lists that are held, of all persons. A list is loaded again when it is
+// missing.
 const maxTools = 10_000
 
 // toolNames are the names of the tools of a server, while the server is in a state.
@@ -96,7 +97,8 @@ type serverRow struct {
 	Role  page.Role // of the person who sees it
 }
 
-// version returns a text that changes with the row. It does not contain the tools, which may be 1,000.
+// version returns a text that changes with the row. It does not contain the tools, which may be
+// 1,000.
 func (s *serverRow) version() string {
 	row := *s
 	row.Tools = nil
@@ -154,8 +156,8 @@ const (
 	toolsTimeout = 20 * time.Second
 )
 
-// toolsOf returns the tools of a connected server that a person may use, or nil. It loads them in the
-// background, because a page must not wait for a server.
+// toolsOf returns the tools of a connected server that a person may use, or nil. It loads them in
+// the background, because a page must not wait for a server.
 func (o *overview) toolsOf(s *servers.Row, person *mcp.Principal) *toolNames {
 	if !s.IsConnected() {
 		return nil
@@ -193,8 +195,8 @@ func (o *overview) toolsOf(s *servers.Row, person *mcp.Principal) *toolNames {
 	return t
 }
 
-// load lists the names of the tools of a server that a person may use. A server that the person may not
-// use has none.
+// load lists the names of the tools of a server that a person may use. A server that the person may
+// not use has none.
 func (o *overview) load(ctx context.Context, server string, person *mcp.Principal) (names []string, err error) {
 	for cursor := ""; len(names) < maxToolNames; {
 		var list struct {

@@ -1,6 +1,6 @@
 // Package page is the framework of the screens of the web console: routes, views, live parts and
-// templates. A screen is a package beside this package, which imports it; package console serves the
-// screens.
+// templates. A screen is a package beside this package, which imports it; package console serves
+// the screens.
 //
 // # How a screen is added
 //
@@ -39,10 +39,10 @@
 //
 // Templates may use the functions asset, has, link, time, clock, bytes, indent and assets, see
 // [Parse], and the parts of this package: part/field for a field of package form, part/member for a
-// new member of an object, part/diff for lines of package diff. A template must not contain a script,
-// an inline style, an event attribute or a literal URL of another site; TestConsoleAssets checks it.
-// Elements with data-row are selected with j and k; data-primary marks their link. An element with
-// data-filter is focused with /.
+// new member of an object, part/diff for lines of package diff. A template must not contain a
+// script, an inline style, an event attribute or a literal URL of another site; TestConsoleAssets
+// checks it. Elements with data-row are selected with j and k; data-primary marks their link. An
+// element with data-filter is focused with /.
 package page
 
 import (
@@ -62,7 +62,8 @@ type Role string
 const (
 	RoleViewer   Role = "viewer"   // reads
 	RoleOperator Role = "operator" // also runs, decides, restarts, approves and edits
-	// RoleAnyone is the role of paths without data, which are served before the login. No person has it.
+	// RoleAnyone is the role of paths without data, which are served before the login. No person
+	// has it.
 	RoleAnyone Role = "anyone"
 )
 
@@ -82,8 +83,8 @@ type Screen struct {
 	Heard func(e Event)
 }
 
-// An Event is an event of the admin API, such as the type "server". The zero Event reports that events
-// may have been lost: anything may have changed.
+// An Event is an event of the admin API, such as the type "server". The zero Event reports that
+// events may have been lost: anything may have changed.
 type Event struct {
 	Type   string
 	Server string // "" for an event that concerns no server, or all
@@ -107,7 +108,8 @@ type Route struct {
 	// Badge, if it is set, counts what waits on the screen for a person. Every page shows it.
 	Badge func(r *Request) (Badge, error)
 	Act   func(r *Request) (*Outcome, error) // for POST
-	// Serve writes the response, in place of View and Act. It must not write before it returns an error.
+	// Serve writes the response, in place of View and Act. It must not write before it returns an
+	// error.
 	Serve  func(w http.ResponseWriter, r *Request) error
 	Post   bool // Serve is for POST
 	Stream bool // Serve takes as long as the browser reads
@@ -155,11 +157,12 @@ type Fragment struct {
 	Part string
 	Data any
 	// In is the id of the list that contains the fragment, and Place where a new fragment belongs:
-	// fragments are placed in their order. Default: the page contains the fragment, which is replaced.
+	// fragments are placed in their order. Default: the page contains the fragment, which is
+	// replaced.
 	In    string
 	Place Place
-	// Version, if it is not empty, must change whenever the HTML changes. The stream then renders the
-	// fragment only after a change.
+	// Version, if it is not empty, must change whenever the HTML changes. The stream then renders
+	// the fragment only after a change.
 	Version string
 }
 
@@ -184,12 +187,12 @@ type Request struct {
 	site *Site
 }
 
-// Get decodes the response of the admin API to a path with its query, such as /servers. It returns a
-// [*gateway.Problem] for a response with an error.
+// Get decodes the response of the admin API to a path with its query, such as /servers. It returns
+// a [*gateway.Problem] for a response with an error.
 func (r *Request) Get(path string, v any) error { return r.Call(http.MethodGet, path, nil, v) }
 
-// Post sends a body to the admin API, nil for none, and decodes the response into v, which may be nil.
-// It returns the errors of [Request.Get].
+// Post sends a body to the admin API, nil for none, and decodes the response into v, which may be
+// nil. It returns the errors of [Request.Get].
 func (r *Request) Post(path string, body, v any) error { return r.Call(http.MethodPost, path, body, v) }
 
 // Call sends a request with any method to the admin API, as [Request.Post] does.

@@ -34,8 +34,8 @@ type Site struct {
 	changed chan struct{} // closed by Changed
 }
 
-// NewSite returns a Site. admin returns a client of the admin API, whose records name the principal.
-// The caller must call End.
+// NewSite returns a Site. admin returns a client of the admin API, whose records name the
+// principal. The caller must call End.
 func NewSite(admin func(p *mcp.Principal) *http.Client, log *slog.Logger) *Site {
 	s := &Site{admin: admin, Logger: log, changed: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -50,8 +50,8 @@ func (s *Site) Request(r *http.Request, p *mcp.Principal, role Role) *Request {
 // Context returns a context that ends with the console.
 func (s *Site) Context() context.Context { return s.ctx }
 
-// Background calls run in a goroutine, for which the end of the console waits. The context ends with
-// the console, and run must return then.
+// Background calls run in a goroutine, for which the end of the console waits. The context ends
+// with the console, and run must return then.
 func (s *Site) Background(run func(ctx context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,8 +87,8 @@ func (s *Site) Wait() <-chan struct{} {
 	return s.changed
 }
 
-// Call sends a request to the admin API as the principal p, nil for the local user. body is encoded as
-// JSON, nil for none, and the response is decoded into v, which may be nil. It returns a
+// Call sends a request to the admin API as the principal p, nil for the local user. body is encoded
+// as JSON, nil for none, and the response is decoded into v, which may be nil. It returns a
 // [*gateway.Problem] for a response with an error.
 func (s *Site) Call(ctx context.Context, p *mcp.Principal, method, path string, body, v any) error {
 	var content io.Reader

@@ -26,8 +26,8 @@ type Templates struct {
 	parts *template.Template
 }
 
-// Parse parses the templates of a screen; files may be nil. frame is the template of a whole page, which must execute
-// the template "screen". Each template may use the functions of more, and these:
+// Parse parses the templates of a screen; files may be nil. frame is the template of a whole page,
+// which must execute the template "screen". Each template may use the functions of more, and these:
 //
 //   - link: a path with a query of names and values, see [Link]
 //   - time: a time for the attribute datetime; the text of a time element is the result of clock
@@ -124,7 +124,8 @@ var functions = template.FuncMap{
 	"indent": func(raw json.RawMessage) string { return Indent(raw) },
 }
 
-// Link returns a path with a query of names and values. It returns an error for a name without a value.
+// Link returns a path with a query of names and values. It returns an error for a name without a
+// value.
 func Link(path string, words ...string) (string, error) {
 	if len(words)%2 != 0 {
 		return "", fmt.Errorf("link %s: a name without a value", path)
@@ -143,8 +144,8 @@ func Link(path string, words ...string) (string, error) {
 // different names.
 func ElementID(name string) string { return strings.ReplaceAll(url.PathEscape(name), "%", "_") }
 
-// Indent returns JSON with line ends, and the same numbers and strings. Hidden characters are escaped.
-// A text that is no JSON is returned with hidden characters escaped.
+// Indent returns JSON with line ends, and the same numbers and strings. Hidden characters are
+// escaped. A text that is no JSON is returned with hidden characters escaped.
 func Indent(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

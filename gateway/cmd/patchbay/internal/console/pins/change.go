@@ -15,7 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-// A change is how a pending form differs from the approved form.
+// A change is the difference between a pending form and the approved form.
 type change struct {
 	Place   int // among the forms that wait, from 1
 	Digest  string
@@ -137,7 +137,7 @@ func compare(old, now *form) change {
 	return c
 }
 
-// whole is the name of a definition that is no object.
+// whole is the name of the only member of a definition that is not an object.
 const whole = "definition"
 
 // membersOf returns the members of a definition.
@@ -155,7 +155,8 @@ func membersOf(definition json.RawMessage) map[string]json.RawMessage {
 	return all
 }
 
-// memberNames returns the names of the members of both definitions: the texts that models read first.
+// memberNames returns the names of the members of both definitions: the texts that models read
+// first.
 func memberNames(a, b json.RawMessage) []string {
 	all := membersOf(a)
 	for name := range membersOf(b) {
@@ -201,8 +202,8 @@ func linesOf(value json.RawMessage) (lines []string) {
 	return strings.Split(string(text), "\n")
 }
 
-// decodeStrings returns indented JSON whose strings contain their characters without escapes, so that hidden
-// characters are found however the server wrote them.
+// decodeStrings returns indented JSON whose strings contain their characters without escapes, so
+// that hidden characters are found however the server wrote them.
 func decodeStrings(value json.RawMessage) ([]byte, error) {
 	return jsontext.AppendFormat(nil, value, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
 		jsontext.PreserveRawStrings(false), jsontext.Multiline(true), jsontext.WithIndent("  "))
@@ -211,7 +212,8 @@ func decodeStrings(value json.RawMessage) ([]byte, error) {
 // maxSentence limits a line of a text, in bytes: the comparison shows whole lines.
 const maxSentence = 300
 
-// sentences returns the sentences of a paragraph, so that a change within a long line stays readable.
+// sentences returns the sentences of a paragraph, so that a change within a long line stays
+// readable.
 func sentences(paragraph string) (all []string) {
 	for len(paragraph) > 0 {
 		end := len(paragraph)

@@ -1,5 +1,5 @@
-// Package pins is the screen of the web console with the definitions of servers that wait for approval, and
-// how they differ from the approved definitions.
+// Package pins is the screen of the web console with the definitions of servers that wait for
+// approval, and their differences from the approved definitions.
 package pins
 
 import (
@@ -253,7 +253,8 @@ func (s *screen) groups(all []pin, role page.Role, back string) (list []group, s
 
 func elementID(p *pin) string { return "pin-" + page.ElementID(p.Identity+"/"+p.Kind+"/"+p.Name) }
 
-// approve approves the forms that the page showed. A form that the server sent later stays quarantined.
+// approve approves the forms that the page showed. A form that the server sent later stays
+// quarantined.
 func approve(r *page.Request) (*page.Outcome, error) {
 	if err := r.ParseForm(); err != nil {
 		return nil, err
@@ -296,7 +297,8 @@ func approve(r *page.Request) (*page.Outcome, error) {
 // maxNewer limits the names that the URL of a page contains.
 const maxNewer = 10
 
-// stillWaiting returns the names of approved definitions that are quarantined again, with another form.
+// stillWaiting returns the names of definitions that were approved and are quarantined again, with
+// another form.
 func stillWaiting(r *page.Request, approved []choice) (names []string, err error) {
 	var l list
 	if err := r.Get(listPath("quarantined", "", 0, maxApproved, false), &l); err != nil {

@@ -14,8 +14,8 @@ import (
 const (
 	// maxCalls limits the recorded calls of a test, as the admin API does.
 	maxCalls = 1000
-	// maxArguments limits the arguments of all recorded calls of a test, in bytes: the body of a request
-	// to the admin API may contain 4 MiB.
+	// maxArguments limits the arguments of all recorded calls of a test, in bytes: the body of a
+	// request to the admin API may contain 4 MiB.
 	maxArguments = 3 << 20
 )
 
@@ -103,8 +103,8 @@ type recordedCall struct {
 	time time.Time
 }
 
-// recorded returns the calls of callers whose arguments the ring holds, the newest first, and how many
-// calls are left out.
+// recorded returns the calls of callers whose arguments the ring holds, the newest first, and how
+// many calls are left out.
 func recorded(ring *capture.Ring) (calls []recordedCall, left int, err error) {
 	query, err := capture.ParseQuery("hop:downstream method:tools/call")
 	if err != nil {
@@ -126,8 +126,8 @@ func recorded(ring *capture.Ring) (calls []recordedCall, left int, err error) {
 	return calls, left, nil
 }
 
-// argumentsOf returns the arguments of a call, nil without arguments. It reports false if the ring does not
-// hold the request, or only its beginning.
+// argumentsOf returns the arguments of a call, nil without arguments. It reports false if the ring
+// does not hold the request, or only its beginning.
 func argumentsOf(ring *capture.Ring, id uint64) (arguments json.RawMessage, ok bool) {
 	_, frames, held := ring.Get(id)
 	if !held {

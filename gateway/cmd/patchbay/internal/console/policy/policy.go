@@ -1,4 +1,5 @@
-// Package policy is the screen of the web console with the rules of the policy, and with tests of rules.
+// Package policy is the screen of the web console with the rules of the policy, and with tests of
+// rules.
 package policy
 
 import (
@@ -18,7 +19,8 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// New returns the screen. ring contains the traffic for tests of a policy; nil if nothing records it.
+// New returns the screen. ring contains the traffic for tests of a policy; nil if nothing records
+// it.
 func New(ring *capture.Ring) *page.Screen {
 	s := &screen{ring: ring}
 	routes := []*page.Route{

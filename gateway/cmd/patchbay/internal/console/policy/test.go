@@ -94,7 +94,8 @@ func (s *screen) explain(r *page.Request) (*page.Outcome, error) {
 	return &page.Outcome{Location: location + "#test"}, err
 }
 
-// plain returns the JSON of a text with comments; nil for an empty text. Errors name the text as kind.
+// plain returns the JSON of a text with comments; nil for an empty text. Errors name the text as
+// kind.
 func plain(kind, text string) (json.RawMessage, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// maxPerRun bounds the questions of a run, maxOpen the open questions without a run, and maxBytes the
-	// text of each: a person reads them.
+	// maxPerRun bounds the questions of a run, maxOpen the open questions without a run, and
+	// maxBytes the text of each question, because a person reads them.
 	maxPerRun, maxOpen, maxBytes = 50, 50, 256 << 10
 	// maxKept bounds the answered questions, which the pages of runs still show.
 	maxKept = 2000
 )
 
-// A Desk holds the questions of servers until persons answer them. The zero Desk is ready to use. It is
-// safe for concurrent use.
+// A Desk holds the questions of servers until persons answer them. The zero Desk is ready to use.
+// It is safe for concurrent use.
 type Desk struct {
 	mu      sync.Mutex // guards the fields below
 	last    int        // ID
@@ -54,7 +54,8 @@ func (d *Desk) Elicit(ctx context.Context, o Origin, p *mcp.ElicitRequestParams)
 	return &mcp.ElicitResult{Action: a.action, Content: a.content}, nil
 }
 
-// Sample asks for the answer to a sampling request, and waits for it. The person answers as the model.
+// Sample asks for the answer to a sampling request, and waits for it. The person answers as the
+// model.
 func (d *Desk) Sample(ctx context.Context, o Origin, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	q := ofSampling(p)
 	q.Origin = o
@@ -97,7 +98,8 @@ func (d *Desk) ask(ctx context.Context, q *Question) (*answer, error) {
 	}
 }
 
-// add adds a question. It returns an error if servers ask more than a person answers.
+// add adds a question. It returns an error if too many questions are open, or the text is too
+// long.
 func (d *Desk) add(q *Question) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +149,7 @@ func (d *Desk) find(match func(q *Question) bool) (all []*Question) {
 	return all
 }
 
-// Of returns the questions of a run, with the answered ones, the oldest first.
+// Of returns the open and the answered questions of a run, the oldest first.
 func (d *Desk) Of(run int) []*Question {
 	return d.find(func(q *Question) bool { return q.Run == run && run != 0 })
 }
@@ -175,9 +177,9 @@ func (d *Desk) withdraw(match func(q *Question) bool) {
 	d.notify()
 }
 
-// Decide answers a question as a person with the posted values, or changes its form if a button of the
-// form was pressed. The values of an invalid form stay in it, with the problems. Decide returns the
-// question as it is now, or a [*gateway.Problem].
+// Decide answers a question as a person with the posted values, or changes its form if a button of
+// the form was pressed. The values of an invalid form stay in it, with the problems. Decide returns
+// the question as it is now, or a [*gateway.Problem].
 func (d *Desk) Decide(id int, person string, action mcp.ElicitAction, posted url.Values) (*Question, error) {
 	if !form.Pressed(posted) && words[action] == "" {
 		return nil, problem(http.StatusBadRequest, "invalid_answer",

@@ -17,11 +17,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// An Origin is where a question comes from.
+// An Origin identifies the server and the run that a question belongs to.
 type Origin struct {
 	Server string // "" if it is not known
 	Run    int    // in Explore; 0 for a question that belongs to no run
-	// Person identifies who may answer; see [PersonOf]. Every operator may answer a question without a Run.
+	// Person identifies who may answer; see [PersonOf]. Every operator may answer a question
+	// without a Run.
 	Person string
 	Link   string // the page of the run, or ""
 }
@@ -34,8 +35,8 @@ func PersonOf(p *mcp.Principal) string {
 	return p.Issuer + "\n" + p.Subject
 }
 
-// A Question is an elicitation or a sampling request of a server. It is immutable: a change replaces
-// it in its [Desk].
+// A Question is an elicitation or a sampling request of a server. It is immutable: a change
+// replaces it in its [Desk].
 type Question struct {
 	ID int
 	Origin
@@ -105,8 +106,8 @@ func (q *Question) close(word string) *Question {
 	return &closed
 }
 
-// ofElicitation returns the question for an elicitation. err says why the page of an elicitation in URL
-// mode must not be opened. Spec: client/elicitation.
+// ofElicitation returns the question for an elicitation. err is the reason why the page of an
+// elicitation in URL mode must not be opened. Spec: client/elicitation.
 func ofElicitation(p *mcp.ElicitRequestParams) (q *Question, err error) {
 	q = &Question{Message: p.Message, size: len(p.Message) + len(p.URL) + len(p.RequestedSchema)}
 	if p.Mode != "url" {
@@ -135,8 +136,8 @@ func ofSampling(p *mcp.CreateMessageParams) *Question {
 	return q
 }
 
-// read returns the answer that a person posted. It returns nil if a button of the form was pressed or
-// the form is invalid; then edited is the form with the posted values and their problems.
+// read returns the answer that a person posted. If a button of the form was pressed or the form is
+// invalid, it returns nil, and edited is the form with the posted values and their problems.
 func (q *Question) read(action mcp.ElicitAction, posted url.Values) (a *answer, edited *form.Form, err error) {
 	a = &answer{action: action, text: posted.Get("text")}
 	isPressed := form.Pressed(posted)
@@ -159,8 +160,8 @@ func (q *Question) read(action mcp.ElicitAction, posted url.Values) (a *answer, 
 // scope distinguishes the fields of the question from the fields of other forms of the page.
 func (q *Question) scope() string { return fmt.Sprintf("q%d", q.ID) }
 
-// checkedContent returns the text of a valid form. Otherwise it returns nil, and the form contains the
-// problems.
+// checkedContent returns the text of a valid form. Otherwise it returns nil, and the form contains
+// the problems.
 func checkedContent(f *form.Form, schema stdjson.RawMessage) stdjson.RawMessage {
 	text, err := f.JSON()
 	if !f.Root.CheckFormats() || err != nil {

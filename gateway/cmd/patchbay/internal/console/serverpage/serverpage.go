@@ -24,12 +24,12 @@ var templates embed.FS
 const (
 	// maxLines bounds the lines of standard error of a page.
 	maxLines = 500
-	// every is how often the page is rendered without an event: no event reports a line of standard
-	// error, or that a request begins.
+	// every is the interval at which the page is rendered without an event: no event reports a line
+	// of standard error, or that a request begins.
 	every = time.Second
 )
 
-// A screen is the screen. It is safe for concurrent use.
+// A screen shows the page of a server. It is safe for concurrent use.
 type screen struct {
 	site   *page.Site
 	logins logins
@@ -62,7 +62,8 @@ type server struct {
 	Instances []Instance `json:"instances"`
 }
 
-// Processes returns the IDs of the processes, or "" for a server within the gateway or behind a URL.
+// Processes returns the IDs of the processes, or "" for a server within the gateway or behind a
+// URL.
 func (s *server) Processes() string {
 	var ids []string
 	for i := range s.Instances {

@@ -99,7 +99,8 @@ func (s *Row) Problem() string {
 	return text
 }
 
-// Processes returns the IDs of the processes, or "" for a server within the gateway or behind a URL.
+// Processes returns the IDs of the processes, or "" for a server within the gateway or behind a
+// URL.
 func (s *Row) Processes() string {
 	var ids []string
 	for _, i := range s.Instances {

@@ -13,7 +13,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
-// A draft is an edited text of the configuration file. A draft does not change: the next check makes another.
+// A draft is an edited text of the configuration file. It is immutable: the next check makes
+// another draft.
 type draft struct {
 	Text    string
 	Version string // of the text that was edited

@@ -1,5 +1,5 @@
-// Package settings is the screen of the web console with the configuration: its files, the effective
-// settings, edits, and how clients use the gateway.
+// Package settings is the screen of the web console with the configuration: its files, the
+// effective settings, edits, and the instructions for clients of the gateway.
 package settings
 
 import (
@@ -16,8 +16,9 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// New returns the screen. An edit of another person than the local user, or of a remote console, must not
-// add a command line: whoever may sign in from another machine could run any program on this machine.
+// New returns the screen. Only the local user, at a console on this machine, may add a command
+// line: otherwise, anybody who may log in from another machine could run any program on this
+// machine.
 func New(remote bool) *page.Screen {
 	s := &screen{remote: remote}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{

@@ -16,8 +16,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// traffic returns a site that shows three calls of a tool, and their ring. The exchange of the first call
-// has the id first.
+// traffic returns a site that shows three calls of a tool, and their ring. The exchange of the
+// first call has the id first.
 func traffic(t *testing.T) (s *consoletest.Site, ring *capture.Ring, first uint64) {
 	t.Helper()
 	ring = capture.New(&capture.Options{Always: true})

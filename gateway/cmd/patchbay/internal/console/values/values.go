@@ -1,4 +1,5 @@
-// Package values lists the configuration of a server, with the origin of each value and without secrets.
+// Package values lists the configuration of a server, with the origin of each value and without
+// secrets.
 package values
 
 import (
@@ -98,7 +99,8 @@ func (l *list) texts(name string, all map[string]string) {
 // reference matches a variable of a configuration without a default, which may be a secret.
 var reference = regexp.MustCompile(`^\$\{(env:|input:)?[A-Za-z0-9_.-]+\}$`)
 
-// shown returns a value that may be secret: a reference to a variable is shown, and a text is hidden.
+// shown returns the text to show for a value that may be secret: a reference to a variable is
+// shown, and any other text is hidden.
 func shown(value string) string {
 	if value == "" || reference.MatchString(value) {
 		return value
@@ -151,7 +153,8 @@ func (l *list) entry(s *config.Server) {
 	l.words("excludedTools", s.ExcludedTools)
 }
 
-// settings adds the settings in force. The names in set come from the file, and the others are defaults.
+// settings adds the settings in force. Names that set contains come from the file, and the other
+// names are defaults.
 func (l *list) settings(s *config.ServerSettings, set map[string]json.RawMessage, file string) {
 	if s == nil {
 		return
@@ -171,8 +174,8 @@ func (l *list) settings(s *config.ServerSettings, set map[string]json.RawMessage
 	}
 }
 
-// setting returns the text of a setting of a file. Settings contain no secrets, but somebody may have
-// written a key in the wrong place.
+// setting returns the text of a setting of a file. Settings contain no secrets, but somebody may
+// have written a key in the wrong place.
 func setting(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {

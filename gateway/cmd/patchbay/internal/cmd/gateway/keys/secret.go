@@ -32,7 +32,8 @@ const (
 
 var secretWord = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
 
-// NewCmdSecret returns the commands about the values of ${secret:NAME}. They need no running gateway.
+// NewCmdSecret returns the commands about the values of ${secret:NAME}. They need no running
+// gateway.
 func NewCmdSecret(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.WithSubcommands(f, "secret",
 		"Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}", NewCmdSetSecret(f, nil),
@@ -128,7 +129,8 @@ func setSecret(ctx context.Context, o *cmdutil.Invocation) error {
 	return nil
 }
 
-// checkSecret returns an error for a value that cannot be used or masked. It does not repeat the value.
+// checkSecret returns an error for a value that cannot be used or masked. It does not repeat the
+// value.
 func checkSecret(value string) error {
 	switch {
 	case len(value) < minSecretSize || len(value) > maxSecretSize:

@@ -25,7 +25,8 @@ const (
 const (
 	// stateKeySize is the size of the key that encrypts states, in bytes.
 	stateKeySize = 32
-	// stateKeyTimeout bounds the wait for a keyring that does not answer: clients wait for the gateway.
+	// stateKeyTimeout bounds the wait for a keyring that does not answer: clients wait for the
+	// gateway.
 	stateKeyTimeout = 2 * time.Second
 )
 

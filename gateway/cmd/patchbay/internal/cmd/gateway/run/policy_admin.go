@@ -22,7 +22,8 @@ func (g *Run) fileInForce() *config.File {
 	return g.Config.File
 }
 
-// policyInForce returns the member policy of the settings, without secrets in the command of its hook.
+// policyInForce returns the member policy of the settings, without secrets in the command of its
+// hook.
 func (g *Run) policyInForce(context.Context) (json.RawMessage, error) {
 	settings, err := gatewayconfig.Read(g.fileInForce())
 	if err != nil || settings.Policy == nil {

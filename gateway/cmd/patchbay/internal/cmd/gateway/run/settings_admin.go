@@ -28,8 +28,8 @@ func (g *Run) settingsInForce(context.Context) (all []gateway.Setting, err error
 	return appendSettings(all, "", effective, f.Extra["patchbay"], f.Path), nil
 }
 
-// appendSettings appends the values within a JSON value other than the policy, which has a page of its
-// own. given is the value in the file at path, nil if the file lacks it.
+// appendSettings appends the values within a JSON value other than the policy, which has a page of
+// its own. given is the value in the file at path, nil if the file lacks it.
 func appendSettings(all []gateway.Setting, pointer string, value, given []byte, path string) []gateway.Setting {
 	if rawjson.Kind(value) != '{' || string(value) == "{}" {
 		s := gateway.Setting{Path: pointer, Value: value, Origin: gateway.OriginDefault}

@@ -183,8 +183,8 @@ type LogLine struct {
 	Text     string    `json:"text"`
 }
 
-// logs prints the last lines of a server, and with follow those that it writes later. With --json each is
-// an object on a line of its own.
+// logs prints the last lines of a server, and with follow those that it writes later. With --json
+// each is an object on a line of its own.
 func logs(ctx context.Context, o *LogsOptions) error {
 	f, last := o.Factory, o.Last
 	if last < 1 || last > maxLogLines {
