@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -54,10 +55,9 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Stdio, "stdio", false, "serve on standard input and output instead of HTTP")
 	cmd.Flags().BoolVar(&o.Quiet, "quiet", false, "print no line for each request over HTTP")
 	cmd.Flags().StringVar(&o.Ops, "ops", "",
-		"serve /metrics (Prometheus), /healthz and /readyz at this `host:port`, such as 127.0.0.1:9464")
+		"serve /metrics, /healthz and /readyz at this `host:port`")
 	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
-	cmd.Flags().StringVar(&o.Console, "console", "", "serve a web console of the server at this `host:port`")
-	cmd.Flags().Lookup("console").NoOptDefVal = console.DefaultAddr
+	flags.Address(cmd.Flags(), &o.Console, "console", console.DefaultAddr, "serve a web console, at this `host:port`")
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
@@ -37,17 +38,16 @@ func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 			return cmdutil.Or(run, start)(cmd.Context(), o)
 		},
 	}
-	flags := o.cmd.Flags()
-	flags.StringVar(&o.Addr, "addr", "", "listen at this `host:port`; default "+hosting.DefaultGatewayAddr)
-	flags.BoolVar(&o.Stdio, "stdio", false, "serve one client on stdio instead of HTTP")
-	flags.BoolVar(&o.Own, "own", false, "with --stdio, never attach to a gateway")
-	flags.StringVar(&o.Profile, "profile", "", "serve only this `profile` of the settings")
-	flags.BoolVar(&o.NoAuth, "insecure-no-auth", false, "accept local programs without a key")
-	flags.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
-	flags.StringVar(&o.Console, "console", "", "serve the web console, at this `host:port`")
-	flags.Lookup("console").NoOptDefVal = console.DefaultAddr
-	flags.StringVar(&o.Capture, "capture", "", "when the console keeps messages: `time` is watched (default: while a "+
-		"browser shows it) or always")
+	set := o.cmd.Flags()
+	set.StringVar(&o.Addr, "addr", "", "listen at this `host:port`; default "+hosting.DefaultGatewayAddr)
+	set.BoolVar(&o.Stdio, "stdio", false, "serve one client on stdio instead of HTTP")
+	set.BoolVar(&o.Own, "own", false, "with --stdio, never attach to a gateway")
+	set.StringVar(&o.Profile, "profile", "", "serve only this `profile` of the settings")
+	set.BoolVar(&o.NoAuth, "insecure-no-auth", false, "accept local programs without a key")
+	set.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
+	flags.Address(set, &o.Console, "console", console.DefaultAddr, "serve the web console, at this `host:port`")
+	set.StringVar(&o.Capture, "capture", "", "when the console keeps messages: `watched` or always")
+	_ = set.MarkHidden("capture") // the guide of the console explains it; the help must fit a screen
 	cmdutil.AddLogFormat(f, o.cmd)
 	return o.cmd
 }
