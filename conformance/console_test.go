@@ -318,7 +318,8 @@ func TestConsoleKeys(t *testing.T) {
 	w := startConsole(t, `{"mcpServers": {"a": {"command": "true"}, "b": {"command": "true"}}}`)
 	p := newWatchedTab(t, browser)
 	p.open(w.url)
-	p.waitFor("the overview", `document.querySelectorAll("[data-row]").length === 3`)
+	p.waitFor("the overview", `document.querySelectorAll("[data-row]").length === 3 &&
+		document.querySelector("[data-keys-help]:not([hidden])") !== null`) // keys.js has run
 	focused := func() string {
 		return p.read(chromedp.Evaluate[string](`document.activeElement.id`))
 	}

@@ -89,7 +89,7 @@ func (b *Bridge) AppTools(ctx context.Context) (tools []*mcp.Tool, err error) {
 func (b *Bridge) checkAppTool(t *mcp.Tool, others map[string]*mcp.Tool) error {
 	if t == nil || t.Name == "" || len(t.Name) > maxAppText ||
 		strings.ContainsFunc(t.Name, func(r rune) bool { return !isNameRune(r) && r != '_' && r != '.' }) {
-		return errors.New("invalid name: want letters, digits, and the characters _ - .")
+		return errors.New("invalid name: want letters, digits, underscores, hyphens and periods")
 	}
 	if other, _ := b.host.known(t.Name); other != nil || others[t.Name] != nil {
 		return fmt.Errorf("another tool has the name %q", t.Name)

@@ -29,7 +29,7 @@ func (r *Ring) Middleware(server string) mcp.Middleware {
 				}
 			}
 			if raw, ok := req.Param("arguments"); ok {
-				record.Arguments = json.RawMessage(raw)
+				record.Arguments = raw
 			}
 			if err == nil {
 				record.Result, _ = json.Marshal(res) // the server sends the same

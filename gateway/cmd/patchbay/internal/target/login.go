@@ -55,7 +55,8 @@ func (t *Target) MayLogIn() error {
 	}
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Scheme != "https" && !netx.IsLocalHost(u.Hostname()) {
-		return fmt.Errorf("invalid target %q for a login: must be https, or http on a loopback address", PublicURL(t.URL))
+		return fmt.Errorf("invalid target %q for a login: must be https, or http on a loopback address",
+			PublicURL(t.URL))
 	}
 	return nil
 }

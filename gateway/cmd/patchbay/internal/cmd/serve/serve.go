@@ -57,7 +57,8 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().StringVar(&o.Ops, "ops", "",
 		"serve /metrics, /healthz and /readyz at this `host:port`")
 	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
-	flags.Address(cmd.Flags(), &o.Console, "console", console.DefaultAddr, "serve a web console, at this `host:port`")
+	cmd.Flags().VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
+		"serve a web console, at this `host:port`").NoOptDefVal = "true"
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd

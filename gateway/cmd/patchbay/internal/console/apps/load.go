@@ -362,8 +362,8 @@ func (l *load) log(e entry) {
 		}
 		s.Logged++
 		e.Key, e.Time = fmt.Sprintf("app-message-%d", s.Logged), now
-		s.Log = append(all, e)
-		s.Log = s.Log[max(0, len(s.Log)-maxEntries):]
+		all = append(all, e)
+		s.Log = all[max(0, len(all)-maxEntries):]
 	})
 }
 

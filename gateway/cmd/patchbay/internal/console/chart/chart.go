@@ -64,7 +64,7 @@ type Level struct {
 func New(o *Options) *Chart {
 	format := o.Format
 	if format == nil {
-		format = func(v float64) string { return Number(v) }
+		format = Number
 	}
 	n, top := 0, 0.0
 	for _, l := range o.Lines {

@@ -106,7 +106,7 @@ func (s *Site) Browser() *http.Client {
 	s.t.Helper()
 	b := s.Stranger()
 	_, token := s.Link()
-	res, _ := s.Send(b, http.MethodPost, "/login", url.Values{"token": {token}})
+	res, _ := s.Send(b, http.MethodPost, "/login", url.Values{"token": {token}}) //nolint:bodyclose // Send closes the body
 	if res.StatusCode != http.StatusSeeOther {
 		s.t.Fatalf("login: status %d, want 303", res.StatusCode)
 	}
@@ -176,7 +176,7 @@ func (v *Visitor) Send(method, path string, form url.Values, header ...string) (
 // See returns a page. Another status than 200 fails the test.
 func (v *Visitor) See(path string) string {
 	v.t.Helper()
-	res, text := v.Send(http.MethodGet, path, nil)
+	res, text := v.Send(http.MethodGet, path, nil) //nolint:bodyclose // Send closes the body
 	if res.StatusCode != http.StatusOK {
 		v.t.Fatalf("GET %s: status %d\n%s", path, res.StatusCode, text)
 	}
@@ -209,7 +209,7 @@ func Await(t *testing.T, text string, see func() string) string {
 // Post sends a form and returns the page to which the response redirects.
 func (v *Visitor) Post(path string, values url.Values) string {
 	v.t.Helper()
-	res, text := v.Send(http.MethodPost, path, values)
+	res, text := v.Send(http.MethodPost, path, values) //nolint:bodyclose // Send closes the body
 	if res.StatusCode != http.StatusSeeOther {
 		v.t.Fatalf("POST %s %v: status %d\n%s", path, values, res.StatusCode, text)
 	}

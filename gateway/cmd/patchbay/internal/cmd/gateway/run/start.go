@@ -45,7 +45,8 @@ func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	set.StringVar(&o.Profile, "profile", "", "serve only this `profile` of the settings")
 	set.BoolVar(&o.NoAuth, "insecure-no-auth", false, "accept local programs without a key")
 	set.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
-	flags.Address(set, &o.Console, "console", console.DefaultAddr, "serve the web console, at this `host:port`")
+	set.VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
+		"serve the web console, at this `host:port`").NoOptDefVal = "true"
 	set.StringVar(&o.Capture, "capture", "", "when the console keeps messages: `watched` or always")
 	_ = set.MarkHidden("capture") // the guide of the console explains it; the help must fit a screen
 	cmdutil.AddLogFormat(f, o.cmd)
