@@ -73,7 +73,7 @@ func fail(p *Factory, code int, err error, a advice) {
 		p.IO.Err.Printf("  %s", term.CleanLine(a.Login))
 	case a.Hint != "":
 		p.IO.Err.Printf("  %s", term.CleanLine(a.Hint))
-	case doctor.Hint(code, p.Client.Current.Load(), p.Flags.Config) != "":
+	case !strings.Contains(text, "did you mean") && doctor.Hint(code, p.Client.Current.Load(), p.Flags.Config) != "":
 		p.IO.Err.Printf("  %s", term.CleanLine(doctor.Hint(code, p.Client.Current.Load(), p.Flags.Config)))
 	case code == exit.Timeout && !errors.Is(err, oauthclient.ErrLoginTimeout) && !strings.Contains(text, "--timeout"):
 		p.IO.Err.Printf("  No message for %v; change that with --timeout.", p.Flags.Timeout)
