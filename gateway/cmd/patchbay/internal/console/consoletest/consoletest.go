@@ -106,7 +106,7 @@ func (s *Site) Browser() *http.Client {
 	s.t.Helper()
 	b := s.Stranger()
 	_, token := s.Link()
-	res, _ := s.Send(b, http.MethodPost, "/login", url.Values{"token": {token}}) //nolint:bodyclose // Send closes the body
+	res, _ := s.Send(b, http.MethodPost, "/login", url.Values{"token": {token}}) //nolint:bodyclose // closed by Send
 	if res.StatusCode != http.StatusSeeOther {
 		s.t.Fatalf("login: status %d, want 303", res.StatusCode)
 	}
