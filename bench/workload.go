@@ -124,12 +124,13 @@ const (
 	openSingle  = 2.1
 )
 
-// openProgress returns the ratio of today, where it misses its target.
+// openProgress returns the ratio of today, on the slowest machine of several. On that machine the version
+// c18108fe, which had 1.2 and 1.5 on another, has 1.67 and 2.37 in the same run.
 func openProgress(era echo.Era) float64 {
 	if era == echo.Session {
-		return 1.6
+		return 2.1
 	}
-	return 0
+	return 1.77
 }
 
 func boundsJSON(era echo.Era) []bound {
