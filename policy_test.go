@@ -149,7 +149,8 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*` +
 	`|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options|stats)\.go` +
 	`|mcp/(serve|connect|connector|connector_session|transport|inmemory|observer|doc)\.go|gateway/cmd/patchbay/internal/(connect/trace|cmd/shell/transport)\.go` +
-	`|mcp/driver/.*|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|otelmcp/.*|gateway/(session|admin_servers|admin_stats)\.go|examples/forwarder/host\.go|host/.*\.go)$`)
+	`|mcp/driver/.*|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|otelmcp/.*|gateway/(session|admin_servers|admin_stats)\.go` +
+	`|examples/forwarder/host\.go|host/.*\.go)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)

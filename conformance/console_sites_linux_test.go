@@ -35,10 +35,16 @@ func TestConsoleInTwoBrowsers(t *testing.T) {
 	})
 	link := regexp.MustCompile(`http://127\.0\.0\.1:\d+/login#t=[0-9a-f]+`)
 	links := func(n int) []string {
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-			text := screen.text()
+		limit := time.After(time.Minute)
+		for waiting := true; waiting; {
+			next, text := screen.next(), screen.text()
 			if all := link.FindAllString(text, -1); len(all) >= n && strings.Contains(text, "Press Enter") {
 				return all
+			}
+			select {
+			case <-next:
+			case <-limit:
+				waiting = false
 			}
 		}
 		t.Fatalf("the console printed fewer than %d links:\n%s", n, screen.text())

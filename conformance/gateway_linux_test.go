@@ -25,6 +25,7 @@ type screenText struct {
 	keys  *os.File // what the user types
 	mu    sync.Mutex
 	shown strings.Builder
+	more  chan struct{} // closed when something is printed
 	ended chan struct{}
 }
 
@@ -32,6 +33,13 @@ func (s *screenText) text() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.ReplaceAll(s.shown.String(), "\r\n", "\n")
+}
+
+// next returns a channel that is closed when the command prints again.
+func (s *screenText) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.more
 }
 
 // openTerminal returns a pseudo-terminal whose output is recorded.
@@ -50,7 +58,7 @@ func openTerminal(t *testing.T) (replica *os.File, s *screenText) {
 		t.Fatal(err)
 	}
 	replica = must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	s = &screenText{keys: master, ended: make(chan struct{})}
+	s = &screenText{keys: master, more: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		b := make([]byte, 4096)
@@ -58,6 +66,8 @@ func openTerminal(t *testing.T) (replica *os.File, s *screenText) {
 			n, err := master.Read(b)
 			s.mu.Lock()
 			s.shown.Write(b[:n])
+			close(s.more)
+			s.more = make(chan struct{})
 			s.mu.Unlock()
 			if err != nil {
 				return

@@ -26,16 +26,19 @@ type echoServer struct {
 	*mcp.Server
 	mu      sync.Mutex // guards the fields below
 	params  []string
+	called  chan struct{} // closed by the next call
 	stopped chan struct{} // closed when the tool wait is cancelled
 }
 
 func newEchoServer(revision string) *echoServer {
-	e := &echoServer{stopped: make(chan struct{})}
+	e := &echoServer{called: make(chan struct{}), stopped: make(chan struct{})}
 	record := func(next mcp.Handler) mcp.Handler {
 		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 			if arguments, ok := req.Param("arguments"); ok && req.Method == "tools/call" {
 				e.mu.Lock()
 				e.params = append(e.params, string(arguments))
+				close(e.called)
+				e.called = make(chan struct{})
 				e.mu.Unlock()
 			}
 			return next.ServeMCP(ctx, req)
@@ -72,6 +75,23 @@ func newEchoServer(revision string) *echoServer {
 		return "", context.Cause(ctx)
 	})
 	return e
+}
+
+// received reports whether the server receives the arguments of a call, within a generous time.
+func (e *echoServer) received(arguments string) bool {
+	for limit := time.After(30 * time.Second); ; {
+		e.mu.Lock()
+		called := e.called
+		e.mu.Unlock()
+		if e.last() == arguments {
+			return true
+		}
+		select {
+		case <-called:
+		case <-limit:
+			return false
+		}
+	}
 }
 
 func (e *echoServer) last() string {
@@ -148,7 +168,7 @@ func TestRunsReachServers(t *testing.T) {
 				}
 				v.run("echo", url.Values{"/n": {"1.50"}, "/s": {"a\r\nb"}, "open:/o": {"", "=k"}, "/o/k": {"[1.0]"}})
 				const assembled = `{"n":1.50,"s":"a\nb","o":{"k":[1.0]}}`
-				if !waitUntil(func() bool { return server.last() == assembled }) {
+				if !server.received(assembled) {
 					t.Errorf("the server received the arguments %s, want %s", server.last(), assembled)
 				}
 
@@ -178,15 +198,6 @@ func TestRunsReachServers(t *testing.T) {
 			})
 		}
 	}
-}
-
-func waitUntil(is func() bool) bool {
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if is() {
-			return true
-		}
-	}
-	return false
 }
 
 // The editor keeps the typed text when it is switched between form and JSON, and when it is
@@ -237,7 +248,7 @@ func TestEditorKeepsTheTypedText(t *testing.T) {
 		t.Errorf("the server received %s, want no call", got)
 	}
 	v.run("echo", url.Values{"/n": {"1e31"}, "do": {"anyway"}})
-	if !waitUntil(func() bool { return server.last() == `{"n":1e31}` }) {
+	if !server.received(`{"n":1e31}`) {
 		t.Errorf("the server received %q, want the invalid arguments", server.last())
 	}
 }
