@@ -163,9 +163,13 @@ func (b *bench) writeChanges(out io.Writer, w workload, all []*listeningServer) 
 			ratio := ratioByRound(l.cpu, all[i].cpu)
 			row = append(row, formatRatio(ratio), formatRatio(ratioByRound(l.wall, all[i].wall)))
 			if l.name == ours {
-				b.record(target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio,
+				t := target{what: w.name + ": " + w.title + ": CPU ÷ " + baseline, got: ratio,
 					most: maxFanOut, open: openFanOut,
-					unit: "×", margin: noisy})
+					unit: "×", margin: noisy}
+				if j := slices.IndexFunc(all, func(l *listeningServer) bool { return l.name == before }); j >= 0 {
+					t.before = ratioByRound(all[j].cpu, all[i].cpu)
+				}
+				b.record(t)
 			}
 		}
 		writeRow(out, row)

@@ -43,7 +43,8 @@ func main() {
 	flag.StringVar(&set.workloads, "workloads", "", "comma-separated workloads (default: all)")
 	flag.StringVar(&set.write, "write", "", "file to write the document to")
 	flag.StringVar(&set.before, "before", "",
-		"folder of another version of this module, whose programs of this project are measured beside these")
+		"folder of another version of this module, whose programs of this project are measured beside these; "+
+			"in a quick run only where a target is missed")
 	flag.IntVar(&set.rounds, "rounds", 0, "rounds of each workload of calls")
 	flag.DurationVar(&set.slice, "slice", 0, "time for each program in a round of calls")
 	flag.Parse()
@@ -70,7 +71,7 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil && len(strings.Fields(string(load))) > 0 {
 		b.notes = append(b.notes, "load average before the run: "+strings.Fields(string(load))[0])
 	}
-	if set.before != "" {
+	if set.before != "" && !set.quick {
 		b.addBefore(ctx, workloads)
 	}
 	if !areGateways(workloads) {
@@ -84,15 +85,15 @@ func run(ctx context.Context, out io.Writer, set settings) error {
 	b.pins = pin() // after the builds, which use all cores
 	expected := b.expected(workloads)
 	log.Printf("%d workloads, about %v", len(workloads), expected.Round(time.Second))
-	ctx, cancel := context.WithTimeout(ctx, 2*expected+slack)
+	measuring, cancel := context.WithTimeout(ctx, 2*expected+slack)
 	defer cancel()
 	writeHead(out, b)
 	var tables strings.Builder
 	for _, w := range workloads {
 		log.Print(w.name)
-		err := b.report(ctx, io.MultiWriter(out, &tables), w)
-		if ctx.Err() != nil {
-			return context.Cause(ctx) // do not report servers that were killed by the cancellation
+		err := b.report(measuring, io.MultiWriter(out, &tables), w)
+		if measuring.Err() != nil {
+			return context.Cause(measuring) // do not report servers that were killed by the cancellation
 		}
 		if err != nil {
 			return err

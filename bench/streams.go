@@ -71,10 +71,14 @@ func measureStreams(ctx context.Context, b *bench, w workload, out io.Writer) er
 		return slices.IndexFunc(all, func(h memoryCost) bool { return h.server == name })
 	}
 	if i, j := find(ours), find(baseline); i >= 0 && j >= 0 {
-		above := all[i].heap + all[i].stack - all[j].heap - all[j].stack
-		b.record(target{what: w.name + ": " + w.title + ": one, above " + baseline, got: above,
+		above := func(i int) float64 { return all[i].heap + all[i].stack - all[j].heap - all[j].stack }
+		t := target{what: w.name + ": " + w.title + ": one, above " + baseline, got: above(i),
 			most: maxAboveBaseline, open: openAboveBaseline,
-			unit: "B", margin: steady})
+			unit: "B", margin: steady}
+		if k := find(before); k >= 0 {
+			t.before = above(k)
+		}
+		b.record(t)
 	}
 	return nil
 }

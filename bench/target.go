@@ -27,6 +27,9 @@ const (
 	// noisy figures are ratios of CPU. On a machine that runs other programs, the ratios of two runs
 	// differ by up to a quarter.
 	noisy = 0.25
+	// paired figures are of two versions of this project in the same rounds, which a change in the speed of
+	// the machine affects alike.
+	paired = 0.1
 	// unreliable figures are wall times and absolute CPU times. They never fail a run.
 	unreliable = 0
 )
@@ -44,19 +47,29 @@ type target struct {
 	// open, if not zero, replaces most for the failure of a quick run until the goal is reached: it is the
 	// figure of today.
 	open float64
+	// before, if not zero, is the figure of the earlier version in the same rounds.
+	before float64
 }
 
 func (t target) met() bool {
 	return (t.most == 0 || t.got <= t.most) && (t.least == 0 || t.got >= t.least)
 }
 
-// regressed reports whether the figure is beyond the target by more than the margin.
+// regressed reports whether the figure is beyond the target by more than the margin. If the earlier
+// version was measured in the same rounds, the figure must also be worse than the figure of that version:
+// the ratio of the same two programs differs by up to a half between machines.
 func (t target) regressed() bool {
 	if t.margin == unreliable {
 		return false
 	}
-	most := max(t.most, t.open)
-	return most > 0 && t.got > most*(1+t.margin) || t.least > 0 && t.got < t.least/(1+t.margin)
+	margin := min(t.margin, paired)
+	switch most := max(t.most, t.open); {
+	case most > 0 && t.got > most*(1+t.margin):
+		return t.before == 0 || t.got > t.before*(1+margin)
+	case t.least > 0 && t.got < t.least/(1+t.margin):
+		return t.before == 0 || t.got < t.before/(1+margin)
+	}
+	return false
 }
 
 // record adds a target to the table at the end of the run.
@@ -66,31 +79,55 @@ func (b *bench) record(t target) {
 }
 
 // confirm measures workloads with regressions again, at the pace of a full run, and returns an error if the
-// regressions remain.
+// regressions remain. Programs of an earlier version are measured beside them.
 func (b *bench) confirm(ctx context.Context, out io.Writer, workloads []workload) error {
-	again := map[string]bool{}
-	for _, t := range b.targets {
-		again[t.workload] = again[t.workload] || t.regressed()
+	workloads = b.takeRegressed(workloads)
+	if len(workloads) == 0 {
+		return nil
 	}
-	b.targets = slices.DeleteFunc(b.targets, func(t target) bool { return again[t.workload] })
 	b.quick = false
+	if b.before != "" {
+		log.Print("building the earlier version")
+		b.addBefore(ctx, workloads)
+		if err := b.build(ctx, workloads); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*b.expected(workloads)+slack)
+	defer cancel()
 	for _, w := range workloads {
-		if again[w.name] {
-			log.Print("again, for its targets: ", w.name)
-			if err := b.report(ctx, out, w); err != nil {
-				return err
-			}
+		log.Print("again, for its targets: ", w.name)
+		if err := b.report(ctx, out, w); err != nil {
+			return err
 		}
 	}
 	var errs []error
 	for _, t := range b.targets {
 		if t.regressed() {
-			errs = append(errs, fmt.Errorf("%s: %s in two measurements, and the target is missed by more than "+
-				"its margin of %.0f %%",
-				t.what, formatFigure(t.got, t.unit), t.margin*100))
+			errs = append(errs, t.failure())
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// takeRegressed returns the workloads with regressions, and removes their targets.
+func (b *bench) takeRegressed(workloads []workload) []workload {
+	regressed := map[string]bool{}
+	for _, t := range b.targets {
+		regressed[t.workload] = regressed[t.workload] || t.regressed()
+	}
+	b.targets = slices.DeleteFunc(b.targets, func(t target) bool { return regressed[t.workload] })
+	return slices.DeleteFunc(slices.Clone(workloads), func(w workload) bool { return !regressed[w.name] })
+}
+
+// failure returns the error of a regression that two measurements show.
+func (t target) failure() error {
+	beside := ""
+	if t.before > 0 {
+		beside = " (" + formatFigure(t.before, t.unit) + " in the earlier version)"
+	}
+	return fmt.Errorf("%s: %s in two measurements%s, and the target is missed by more than its margin of %.0f %%",
+		t.what, formatFigure(t.got, t.unit), beside, t.margin*100)
 }
 
 // A bound is a target of a workload of calls: the largest cost and the smallest
@@ -102,8 +139,8 @@ type bound struct {
 	cpu     float64 // per call, at most
 	open    float64 // cpu or moreAllocs of today, as long as it is not reached
 	rate    float64 // calls per second of CPU, at least
-	// micros and allocs are not multiples: CPU time and allocations of a call
-	// of that program, at most.
+	// micros, allocs and bytes are not multiples: CPU time, allocations and allocated bytes of a call of the
+	// subject, at most.
 	micros, allocs, bytes float64
 	// above is CPU time of a call above that of the other program, at most, in
 	// microseconds.
@@ -128,44 +165,54 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 			continue
 		}
 		what := w.name + ": " + w.title
+		earlier := find(before)
 		if bound.subject != "" {
 			what += ": " + bound.subject
+			earlier = nil
 		}
-		if bound.cpu > 0 {
-			b.record(target{what: what + ": CPU ÷ " + bound.of, got: subject.ratio(other),
-				most: bound.cpu, open: bound.open,
-				margin: noisy, unit: "×"})
-		}
-		if bound.micros > 0 {
-			b.record(target{what: what + ": CPU", got: other.median(cpuMicros), most: bound.micros, unit: "µs"})
-		}
-		if bound.above > 0 {
-			b.record(target{what: what + ": CPU above " + bound.of, got: subject.added(other), most: bound.above,
-				unit: "µs"})
-		}
-		if bound.moreAllocs > 0 {
-			b.record(target{what: what + ": allocations above " + bound.of, most: bound.moreAllocs,
-				open: bound.open, unit: "a call", margin: exact,
-				got: math.Round(max(0, subject.median(allocations)-other.median(allocations)))})
-		}
-		if bound.moreBytes > 0 {
-			b.record(target{what: what + ": bytes above " + bound.of, most: bound.moreBytes,
-				unit: "a call", margin: steady,
-				got: math.Round(subject.median(allocated) - other.median(allocated))})
-		}
-		if bound.bytes > 0 {
-			b.record(target{what: what + ": bytes allocated", got: math.Round(other.median(allocated)),
-				most: bound.bytes, unit: "a call", margin: steady})
-		}
-		if bound.allocs > 0 {
-			b.record(target{what: what + ": allocations", got: math.Round(other.median(allocations)),
-				most: bound.allocs, unit: "a call", margin: exact})
-		}
-		if bound.rate > 0 {
-			b.record(target{what: what + ": calls per core ÷ " + bound.of, got: subject.throughput(other),
-				least: bound.rate, unit: "×", margin: noisy})
+		for _, m := range bound.measures(other) {
+			t := m.target
+			t.what, t.got = what+": "+t.what, m.figure(subject)
+			if earlier != nil {
+				t.before = m.figure(earlier)
+			}
+			b.record(t)
 		}
 	}
+}
+
+// A measure is a target of a bound with the figure of a program that the target limits.
+type measure struct {
+	target
+	figure func(s *subject) float64
+}
+
+// measures returns the measures of a bound on multiples of another program.
+func (bound bound) measures(other *subject) []measure {
+	var all []measure
+	add := func(limit float64, t target, figure func(s *subject) float64) {
+		if limit > 0 {
+			all = append(all, measure{t, figure})
+		}
+	}
+	add(bound.cpu, target{what: "CPU ÷ " + bound.of, most: bound.cpu, open: bound.open, margin: noisy, unit: "×"},
+		func(s *subject) float64 { return s.ratio(other) })
+	add(bound.micros, target{what: "CPU", most: bound.micros, unit: "µs"},
+		func(s *subject) float64 { return s.median(cpuMicros) })
+	add(bound.above, target{what: "CPU above " + bound.of, most: bound.above, unit: "µs"},
+		func(s *subject) float64 { return s.added(other) })
+	add(bound.moreAllocs, target{what: "allocations above " + bound.of, most: bound.moreAllocs, open: bound.open,
+		margin: exact, unit: "a call"},
+		func(s *subject) float64 { return math.Round(max(0, s.median(allocations)-other.median(allocations))) })
+	add(bound.moreBytes, target{what: "bytes above " + bound.of, most: bound.moreBytes, margin: steady, unit: "a call"},
+		func(s *subject) float64 { return math.Round(s.median(allocated) - other.median(allocated)) })
+	add(bound.bytes, target{what: "bytes allocated", most: bound.bytes, margin: steady, unit: "a call"},
+		func(s *subject) float64 { return math.Round(s.median(allocated)) })
+	add(bound.allocs, target{what: "allocations", most: bound.allocs, margin: exact, unit: "a call"},
+		func(s *subject) float64 { return math.Round(s.median(allocations)) })
+	add(bound.rate, target{what: "calls per core ÷ " + bound.of, least: bound.rate, margin: noisy, unit: "×"},
+		func(s *subject) float64 { return s.throughput(other) })
+	return all
 }
 
 // writeTargets writes the table of all targets.
@@ -183,6 +230,9 @@ func writeTargets(out io.Writer, all []target) {
 		}
 		if !t.met() {
 			result = "MISSED"
+			if t.before > 0 {
+				result += ", in the earlier version " + formatFigure(t.before, t.unit)
+			}
 		}
 		writeRow(out, []string{t.what, formatFigure(t.got, t.unit), wanted, result})
 	}

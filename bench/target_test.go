@@ -35,6 +35,24 @@ func TestTargetsOfAWorkloadAreRecorded(t *testing.T) {
 	}
 }
 
+func TestFiguresOfAnEarlierVersionStandBesideMissedTargets(t *testing.T) {
+	w := workload{name: "w", title: "calls", bounds: []bound{{of: baseline, cpu: 1.2}, {of: ours, allocs: 5}}}
+	b := new(bench)
+	b.recordBounds(w, []*subject{
+		{name: baseline, rounds: []figures{{cpu: 1000}}},
+		{name: ours, rounds: []figures{{cpu: 1800, allocs: 6}}},
+		{name: before, rounds: []figures{{cpu: 1700, allocs: 6}}},
+	})
+	var out strings.Builder
+	writeTargets(&out, b.targets)
+	for _, want := range []string{"1.80× | ≤ 1.20× | MISSED, in the earlier version 1.70× |",
+		"6.00 a call | ≤ 5.00 a call | MISSED, in the earlier version 6.00 a call |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("targets:\n%s\nwant the row %q", out.String(), want)
+		}
+	}
+}
+
 func TestReportWithoutTargetsHasNoTable(t *testing.T) {
 	var out strings.Builder
 	writeTargets(&out, nil)
@@ -64,6 +82,12 @@ func TestOnlyDifferencesBeyondTheMarginAreRegressions(t *testing.T) {
 		{target{got: 126, most: 125, margin: exact}, true},
 		{target{got: 125, most: 125, margin: exact}, false},
 		{target{got: 900, most: 1, margin: unreliable}, false},
+		{target{got: 1.6, most: 1.2, before: 1.5, margin: noisy}, false},
+		{target{got: 1.6, most: 1.2, before: 1.4, margin: noisy}, true},
+		{target{got: 1.3, most: 1.2, before: 1.0, margin: noisy}, false},
+		{target{got: 127, most: 125, before: 126, margin: exact}, true},
+		{target{got: 7, least: 10, before: 7.5, margin: noisy}, false},
+		{target{got: 7, least: 10, before: 9, margin: noisy}, true},
 		{target{got: 9, least: 10, margin: noisy}, false},
 		{target{got: 7, least: 10, margin: noisy}, true},
 	} {
