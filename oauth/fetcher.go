@@ -36,6 +36,9 @@ type FetcherOptions struct {
 	// Logger receives warnings about ignored values, such as a challenge with a URL that is
 	// refused. Default: slog.Default().
 	Logger *slog.Logger
+	// Wrap returns the http.RoundTripper of each request, which may record the request with its
+	// secrets. It must send the request with base, unchanged and once. Default: base.
+	Wrap func(base http.RoundTripper) http.RoundTripper
 	// InsecureAnyAddress allows every address, and plain http. It is for tests only: servers can
 	// then make the client call everything that it can reach.
 	InsecureAnyAddress bool

@@ -45,6 +45,7 @@ type Options struct {
 	Proxy              func(*http.Request) (*url.URL, error)
 	Timeout            time.Duration
 	Logger             *slog.Logger
+	Wrap               func(http.RoundTripper) http.RoundTripper
 	InsecureAnyAddress bool
 }
 
@@ -57,8 +58,9 @@ type Fetcher struct {
 	policy    policy
 	transport *http.Transport
 	timeout   time.Duration
-	redirects int         // of one GET
-	header    http.Header // of each GET; may be nil
+	redirects int                                       // of one GET
+	header    http.Header                               // of each GET; may be nil
+	wrap      func(http.RoundTripper) http.RoundTripper // may be nil
 	log       *slog.Logger
 }
 
@@ -68,7 +70,8 @@ func New(opts *Options) *Fetcher {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}
-	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, log: cmp.Or(o.Logger, slog.Default())}
+	f := &Fetcher{timeout: o.Timeout, redirects: MaxRedirects, wrap: o.Wrap,
+		log: cmp.Or(o.Logger, slog.Default())}
 	f.policy = policy{anyAddress: o.InsecureAnyAddress, lookup: lookupHost, connect: connectChecked}
 	f.policy.allowed = map[string]bool{}
 	for _, host := range o.AllowedHosts {
@@ -177,7 +180,11 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &Error{URL: ShownURL(req.URL), Err: err}
 	}
 	d := &dialInfo{host: netx.HostPort(req.URL), plain: req.URL.Scheme == "http"}
-	resp, err := f.transport.RoundTrip(req.WithContext(context.WithValue(req.Context(), dialInfoKey{}, d)))
+	var send http.RoundTripper = f.transport
+	if f.wrap != nil {
+		send = f.wrap(send)
+	}
+	resp, err := send.RoundTrip(req.WithContext(context.WithValue(req.Context(), dialInfoKey{}, d)))
 	if err != nil {
 		return nil, &Error{URL: ShownURL(req.URL), Err: withoutPeerText(err)}
 	}

@@ -196,10 +196,16 @@ func (l *login) run(ctx context.Context) (set *TokenSet, err error) {
 		return nil, err
 	}
 	done := l.awaitUser()
-	response, err := callback.Authorize(ctx, &LoginRequest{
+	request := &LoginRequest{
 		URL: page, State: l.state, Issuer: d.Issuer, Server: oauthfetch.ShownURL(t.endpoint), Program: t.programName(),
-	})
+	}
+	end := func(url.Values, error) {}
+	if t.page != nil {
+		end = t.page(request)
+	}
+	response, err := callback.Authorize(ctx, request)
 	done()
+	end(response, err)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,9 @@ type TransportOptions struct {
 	DPoP *DPoPOptions
 	// Fetcher fetches metadata and calls the authorization server. Default: oauth.NewFetcher(nil).
 	Fetcher *oauth.Fetcher
+	// Page is called with each login page before its user is asked. It returns a function that is
+	// called at the end with the response, which contains secrets, or an error. Default: none.
+	Page func(r *LoginRequest) (end func(response url.Values, err error))
 	// WholeOrigin sends the token to every path of the server's origin. Default: to the path of the
 	// endpoint and requests that the server's identifier covers. HTTP+SSE servers receive messages
 	// at another path.
@@ -96,6 +99,7 @@ type Transport struct {
 	client      Identity
 	scopes      []string
 	prover      *dpop.Prover
+	page        func(r *LoginRequest) func(url.Values, error) // may be nil
 	wholeOrigin bool
 	log         *slog.Logger
 	invalid     error // the error of every request; nil if endpoint and options are valid
@@ -122,7 +126,8 @@ func NewTransport(endpoint string, opts *TransportOptions) *Transport {
 	o := *cmp.Or(opts, new(TransportOptions))
 	t := &Transport{
 		base: o.Base, fetcher: (*oauthfetch.Fetcher)(o.Fetcher), authorizer: o.Authorizer, grant: o.Grant,
-		client: o.Client, scopes: o.Scopes, wholeOrigin: o.WholeOrigin, failures: map[string]*failedAttempt{},
+		client: o.Client, scopes: o.Scopes, page: o.Page, wholeOrigin: o.WholeOrigin,
+		failures: map[string]*failedAttempt{},
 	}
 	if t.base == nil {
 		t.base = newBase()
