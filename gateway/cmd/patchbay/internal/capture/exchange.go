@@ -83,6 +83,7 @@ type Kind string
 const (
 	Message  Kind = "message"  // a message of the protocol
 	Header   Kind = "header"   // the first line and the headers of an HTTP request or response
+	Body     Kind = "body"     // the public parts of a body of a login
 	Stdout   Kind = "stdout"   // a line of standard output that is no message
 	Stderr   Kind = "stderr"   // a line of standard error
 	Decision Kind = "decision" // what the host decided about a request

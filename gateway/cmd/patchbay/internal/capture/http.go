@@ -45,6 +45,7 @@ type connectionKey struct{}
 type httpTransport struct {
 	connection *connection
 	base       http.RoundTripper
+	login      *loginBodies // nil for a request of the hop http
 }
 
 // CloseIdleConnections closes the idle connections of the base.
@@ -59,7 +60,7 @@ func (t *httpTransport) CloseIdleConnections() {
 func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := t.connection
 	begin := time.Now()
-	late := req.Body != nil && !c.ring.Keeps()
+	late := req.Body != nil && !c.ring.Keeps() && t.login == nil
 	var id uint64
 	if !late {
 		id = t.begin(req, begin)
@@ -72,7 +73,7 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		id = t.begin(req, begin)
 	}
 	if err != nil {
-		c.ring.add(id, Frame{Kind: Decision}, []byte(err.Error()), nil)
+		c.ring.add(id, Frame{Kind: Decision}, t.clean([]byte(err.Error())), nil)
 		status := StatusFailed
 		if req.Context().Err() != nil {
 			status = StatusCancelled
@@ -82,15 +83,20 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	status := httpStatus(res.StatusCode)
 	c.ring.update(id, func(x *Exchange) { x.FirstByte = since(x, time.Now()) })
-	c.ring.add(id, Frame{Kind: Header}, headerText(status, publicHeader(res.Header)), nil)
+	c.ring.add(id, Frame{Kind: Header}, t.clean(headerText(status, publicHeader(res.Header))), nil)
 	if res.Body == nil || res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {
 		c.ring.end(id, status)
 		return res, nil
 	}
-	res.Body = &countedBody{ReadCloser: res.Body, end: func(n int64) {
-		c.ring.update(id, func(x *Exchange) { x.Bytes += n })
+	body := &countedBody{ReadCloser: res.Body, keeps: t.login != nil && c.ring.Keeps()}
+	res.Body, body.end = body, func(n int64) {
+		if t.login != nil {
+			c.ring.add(id, Frame{Kind: Body, Size: int(n)}, t.login.received(req.Method, body.kept), nil)
+		} else {
+			c.ring.update(id, func(x *Exchange) { x.Bytes += n })
+		}
 		c.ring.end(id, status)
-	}}
+	}
 	return res, nil
 }
 
@@ -99,25 +105,49 @@ func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
 	c := t.connection
 	address := target.PublicURL(req.URL.String())
 	cause, revision := t.cause(req)
-	id := c.ring.begin(&Exchange{Cause: cause, Hop: HTTP, Revision: revision, Server: c.server, Caller: c.caller,
+	hop := HTTP
+	if t.login != nil {
+		hop = OAuth
+	}
+	id := c.ring.begin(&Exchange{Cause: cause, Hop: hop, Revision: revision, Server: c.server, Caller: c.caller,
 		Method: req.Method, Target: address, Queued: queued, Sent: 1})
 	c.ring.add(id, Frame{Kind: Header, Sent: true}, headerText(req.Method+" "+address, publicHeader(req.Header)), nil)
-	c.ring.update(id, func(x *Exchange) { x.Bytes += max(req.ContentLength, 0) })
+	if t.login == nil {
+		c.ring.update(id, func(x *Exchange) { x.Bytes += max(req.ContentLength, 0) })
+	} else if text := bodyOf(req, maxLoginBody); len(text) > 0 {
+		c.ring.add(id, Frame{Kind: Body, Sent: true, Size: len(text)}, t.login.sent(text), nil)
+	}
 	return id
+}
+
+// bodyOf returns the beginning of the body of a request, or nil if the body is not in memory.
+func bodyOf(req *http.Request, most int64) []byte {
+	if req.GetBody == nil {
+		return nil
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	text, _ := io.ReadAll(io.LimitReader(body, most))
+	return text
+}
+
+// clean returns a text without the secrets of a request of a login.
+func (t *httpTransport) clean(text []byte) []byte {
+	if t.login == nil {
+		return text
+	}
+	return t.login.clean(text)
 }
 
 // cause returns the exchange that caused a request, or 0, and the revision of the connection.
 func (t *httpTransport) cause(req *http.Request) (id uint64, revision string) {
 	c := t.connection
 	var of jsonrpc.ID
-	if req.GetBody != nil {
-		if body, err := req.GetBody(); err == nil {
-			text, _ := io.ReadAll(io.LimitReader(body, maxEnvelope)) // a body in memory
-			_ = body.Close()
-			if raw := memberOfCut(string(text), "id"); raw != nil {
-				_ = of.UnmarshalJSON(raw) // without an id the latest exchange is the cause
-			}
-		}
+	if raw := memberOfCut(string(bodyOf(req, maxEnvelope)), "id"); raw != nil {
+		_ = of.UnmarshalJSON(raw) // without an id the latest exchange is the cause
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,14 +157,19 @@ func (t *httpTransport) cause(req *http.Request) (id uint64, revision string) {
 // A countedBody counts the bytes of a body up to its end.
 type countedBody struct {
 	io.ReadCloser
-	n    atomic.Int64
-	once sync.Once
-	end  func(n int64)
+	n     atomic.Int64
+	once  sync.Once
+	end   func(n int64)
+	keeps bool
+	kept  []byte // the beginning, at most one byte more than maxLoginBody; of the goroutine that reads
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.n.Add(int64(n))
+	if b.keeps {
+		b.kept = append(b.kept, p[:min(n, maxLoginBody+1-len(b.kept))]...)
+	}
 	if err != nil {
 		b.once.Do(func() { b.end(b.n.Load()) })
 	}

@@ -156,7 +156,7 @@ func offersLogin(ctx context.Context, f *Factory, t *target.Target) bool {
 	var page, issuer string
 	trial := oauthclient.NewTransport(t.URL, &oauthclient.TransportOptions{
 		Base:    f.Client.Net.RoundTripper(),
-		Fetcher: f.Client.Net.NewFetcher(silent),
+		Fetcher: f.Client.Net.NewFetcher(silent, nil),
 		Logger:  silent,
 		// With a client id, which is not sent, no client is registered.
 		Client: oauthclient.Identity{ID: "patchbay", InsecureAnyIssuer: true},

@@ -62,7 +62,7 @@ func (w *web) register(ctx context.Context, c *Check) {
 	if err == nil {
 		w.secrets.add(settings.ClientSecret)
 		l.Authorizer = w.Dialer.Login.NewUserLogin(w.target, true)
-		auth, err = w.Dialer.Login.NewAuth(w.target, settings, l)
+		auth, err = w.Dialer.Login.NewAuth(ctx, w.target, settings, l)
 	}
 	if err != nil {
 		c.see("%v", err)

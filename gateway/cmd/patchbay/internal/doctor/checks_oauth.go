@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -79,7 +80,8 @@ func (w *web) readChallenge(ctx context.Context, c *Check) {
 
 // fetcher returns a client that keeps the rules for URLs that the server names.
 func (w *web) fetcher() *oauth.Fetcher {
-	return w.Dialer.Net.NewFetcher(w.Dialer.IO.Logger()).For(&url.URL{Scheme: w.url.Scheme, Host: w.url.Host})
+	f := w.Dialer.Net.NewFetcher(w.Dialer.IO.Logger(), capture.Fetches(w.ctx))
+	return f.For(&url.URL{Scheme: w.url.Scheme, Host: w.url.Host})
 }
 
 // document fetches a document of metadata, and shows its URL and status.

@@ -277,8 +277,8 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		StateKeys: keys, Observer: c.Observer, Logger: f.IO.Logger(),
 		Tokens: func(principal string) oauthclient.Store {
 			return CallerTokens(f, principal)
-		}, OAuth: func(v1 *config.Server) *oauthclient.TransportOptions {
-			return callerOAuth(f, v1)
+		}, OAuth: func(s *config.Server) *oauthclient.TransportOptions {
+			return callerOAuth(f, c, s)
 		}, LoginCommand: func(server string) string {
 			return GatewayLoginLine(f, server)
 		},

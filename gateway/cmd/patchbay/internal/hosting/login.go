@@ -48,8 +48,8 @@ func (s *prefixedStore) Update(ctx context.Context, key string, change func(old 
 }
 
 // callerOAuth returns how callers log in to servers.
-func callerOAuth(f *cmdutil.Factory, _ *config.Server) *oauthclient.TransportOptions {
-	opts := f.Login.AuthOptions()
+func callerOAuth(f *cmdutil.Factory, c *Config, s *config.Server) *oauthclient.TransportOptions {
+	opts := f.Login.AuthOptions(c.Capture.WithServer(context.Background(), s.Name))
 	opts.Client.Metadata = oauth.ClientMetadata{Name: "Patchbay"}
 	return opts
 }

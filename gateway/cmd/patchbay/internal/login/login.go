@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/network"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
@@ -126,12 +127,14 @@ func (p *Logins) SaveSettings(ctx context.Context, t *target.Target, s *Settings
 }
 
 // NewAuth returns the transport that authorizes requests for a user.
-func (p *Logins) NewAuth(t *target.Target, s *Settings, ask oauthclient.Authorizer) (*oauthclient.Transport, error) {
+func (p *Logins) NewAuth(
+	ctx context.Context, t *target.Target, s *Settings, ask oauthclient.Authorizer,
+) (*oauthclient.Transport, error) {
 	v, err := p.Vault.Open()
 	if err != nil {
 		return nil, err
 	}
-	opts := p.AuthOptions()
+	opts := p.AuthOptions(ctx)
 	opts.Store, opts.Authorizer, opts.Scopes = v, ask, s.Scopes
 	opts.Client = oauthclient.Identity{
 		ID: s.ClientID, Secret: s.ClientSecret, Issuer: s.Issuer, MetadataURL: s.MetadataURL,
@@ -142,10 +145,11 @@ func (p *Logins) NewAuth(t *target.Target, s *Settings, ask oauthclient.Authoriz
 }
 
 // AuthOptions returns the options that every transport with authorization uses.
-func (p *Logins) AuthOptions() *oauthclient.TransportOptions {
+func (p *Logins) AuthOptions(ctx context.Context) *oauthclient.TransportOptions {
 	return &oauthclient.TransportOptions{
 		Base:    p.Net.RoundTripper(),
-		Fetcher: p.Net.NewFetcher(p.IO.Logger()),
+		Fetcher: p.Net.NewFetcher(p.IO.Logger(), capture.Fetches(ctx)),
+		Page:    capture.LoginPage(ctx),
 		// All requests are of MCP. The server chooses the path of some requests of HTTP+SSE.
 		WholeOrigin: true,
 		Logger:      p.IO.Logger(),
@@ -165,7 +169,7 @@ func (p *Logins) machineOptions(ctx context.Context) (*oauthclient.TransportOpti
 	case (secret == "") == (keyFile == ""):
 		return nil, fmt.Errorf("%s requires either %s or %s", EnvClientID, EnvSecret, EnvKeyFile)
 	}
-	opts := p.AuthOptions()
+	opts := p.AuthOptions(ctx)
 	opts.Grant = oauthclient.NewClientCredentialsGrant()
 	opts.Scopes = strings.Fields(os.Getenv(envScopes))
 	opts.Client = oauthclient.Identity{ID: os.Getenv(EnvClientID), Secret: secret, Issuer: os.Getenv(EnvIssuer)}

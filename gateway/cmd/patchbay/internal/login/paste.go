@@ -46,7 +46,7 @@ func (p *Logins) Authorize(ctx context.Context, t *target.Target) error {
 	if p.IO.MayPrompt() && !t.NoLogin {
 		ask = p.NewUserLogin(t, true)
 	}
-	t.Auth, err = p.NewAuth(t, s, ask)
+	t.Auth, err = p.NewAuth(ctx, t, s, ask)
 	return err
 }
 

@@ -116,7 +116,10 @@ func (n *Client) RoundTripper() http.RoundTripper {
 	return nil
 }
 
-// NewFetcher returns a Fetcher that trusts the certificates of --cacert.
-func (n *Client) NewFetcher(log *slog.Logger) *oauth.Fetcher {
-	return oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: log, TLSConfig: n.tls})
+// NewFetcher returns a Fetcher that trusts the certificates of --cacert. wrap may be nil.
+func (n *Client) NewFetcher(
+	log *slog.Logger, wrap func(base http.RoundTripper) http.RoundTripper,
+) *oauth.Fetcher {
+	return oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: log, TLSConfig: n.tls,
+		Wrap: wrap})
 }

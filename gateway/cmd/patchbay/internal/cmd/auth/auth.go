@@ -91,7 +91,7 @@ func Login(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *lo
 	}
 	asked := *s
 	asked.Scopes = login.Union(held, s.Scopes)
-	if t.Auth, err = f.Login.NewAuth(t, &asked, f.Login.NewUserLogin(t, opens)); err != nil {
+	if t.Auth, err = f.Login.NewAuth(ctx, t, &asked, f.Login.NewUserLogin(t, opens)); err != nil {
 		return err
 	}
 	if err := t.Auth.Login(ctx); err != nil {
@@ -113,7 +113,7 @@ func Login(ctx context.Context, f *cmdutil.Factory, t *target.Target, wanted *lo
 }
 
 func heldScopes(ctx context.Context, f *cmdutil.Factory, t *target.Target, s *login.Settings) ([]string, error) {
-	before, err := f.Login.NewAuth(t, s, nil)
+	before, err := f.Login.NewAuth(ctx, t, s, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func gatewayAuth(
 
 // gatewayOAuth returns how tokens of the authorization server of the settings are verified.
 func gatewayOAuth(f *cmdutil.Factory, o *gatewayconfig.OIDC) (*gateway.OAuth, error) {
-	fetcher := f.Client.Net.NewFetcher(f.IO.Logger())
+	fetcher := f.Client.Net.NewFetcher(f.IO.Logger(), nil)
 	secret := ""
 	if o.ClientSecret != "" {
 		if secret = os.Getenv(o.ClientSecret); secret == "" {
