@@ -210,15 +210,20 @@ func (c *Console) hasPolicy() bool {
 
 // newScreens returns all screens. A test lists their routes with their roles.
 func (c *Console) newScreens() []*page.Screen {
+	var examiner *doctorpage.Doctor
+	if c.opts.Examine != nil {
+		examiner = doctorpage.New(c.site, c.opts.Examine)
+	}
 	all := []*page.Screen{
 		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), remote{c}.identityRoutes(),
 			c.streamRoutes(), c.themeRoutes())},
 		overview.New(c.site),
 		inbox.New(c.site, c.opts.Questions),
-		serverpage.New(c.site),
+		serverpage.New(c.site, examiner),
 	}
 	run := &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
-		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask, Desk: c.opts.Questions}
+		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask, Desk: c.opts.Questions,
+		Doctor: examiner}
 	if c.opts.Connect != nil && c.showsApps() {
 		var screen *page.Screen
 		screen, c.viewer, run.App = apps.New(c.site,
@@ -243,7 +248,7 @@ func (c *Console) newScreens() []*page.Screen {
 		all = append(all, logs.New(c.site, c.opts.Logs))
 	}
 	if c.opts.Examine != nil {
-		all = append(all, doctorpage.New(c.site, c.opts.Examine))
+		all = append(all, examiner.Screen())
 	}
 	return all
 }

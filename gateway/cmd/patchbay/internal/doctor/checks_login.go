@@ -50,7 +50,7 @@ func (l *loginRun) Authorize(ctx context.Context, r *oauthclient.LoginRequest) (
 func (w *web) register(ctx context.Context, c *Check) {
 	if !w.Login {
 		c.skip("a login begins only with --login")
-		if w.canLogIn {
+		if c.NeedsLogin = !w.canLogIn; w.canLogIn {
 			c.skip("the stored login is used")
 		}
 		return
@@ -62,6 +62,10 @@ func (w *web) register(ctx context.Context, c *Check) {
 	if err == nil {
 		w.secrets.add(settings.ClientSecret)
 		l.Authorizer = w.Dialer.Login.NewUserLogin(w.target, true)
+		if w.Open != nil {
+			l.Authorizer = oauthclient.NewBrowser(&oauthclient.BrowserOptions{Open: w.Open,
+				Show: func(*oauthclient.LoginRequest) {}, Logger: w.Dialer.IO.Logger()})
+		}
 		auth, err = w.Dialer.Login.NewAuth(ctx, w.target, settings, l)
 	}
 	if err != nil {

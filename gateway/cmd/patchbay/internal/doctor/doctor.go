@@ -38,6 +38,8 @@ type Check struct {
 	Ms     float64  `json:"ms"`
 
 	ofLogin bool // a failure is a failure of the login
+	// NeedsLogin reports that the check waits for a run with Options.Login.
+	NeedsLogin bool `json:"-"`
 }
 
 // Options configures [Run].
@@ -45,6 +47,8 @@ type Options struct {
 	Dialer *connect.Dialer // makes the requests, with the flags of the command line
 	// Login lets the user log in if the server requires it. Default: no login begins.
 	Login bool
+	// Open opens the login page. Default: the user's browser opens, or the user opens the page.
+	Open func(ctx context.Context, page string) error
 	// LoginShell runs the user's login shell for its PATH if a program is not found.
 	LoginShell bool
 	// Begin is called when a check begins. Default: it is not reported.

@@ -6,16 +6,25 @@ import (
 	"embed"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
+	"github.com/patchbay-mcp/patchbay/host/status"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// maxExamined bounds the kept examinations. The oldest is forgotten.
-const maxExamined = 100
+const (
+	// maxExamined bounds the kept examinations. The oldest is forgotten.
+	maxExamined = 100
+	// pause is the least time between two examinations of a server that begin by themselves: each starts the
+	// command of the server once more.
+	pause = time.Minute
+)
 
 //go:embed templates
 var templates embed.FS
@@ -23,99 +32,159 @@ var templates embed.FS
 // An Examine function checks the connection to a server, as [doctor.Run] does.
 type Examine func(ctx context.Context, server string, o *doctor.Options) (*doctor.Report, error)
 
-// doctors contains the examinations. It is safe for concurrent use.
-type doctors struct {
+// A Doctor contains the examinations. It is safe for concurrent use. A nil Doctor examines nothing.
+type Doctor struct {
 	site    *page.Site
 	examine Examine
 
 	mu  sync.Mutex // guards the field below
-	all []*examination
+	all []*Examination
 }
 
-// An examination is the last run of the checks of a server. It is never changed: the next step
+// An Examination is the last run of the checks of a server. It is never changed: the next step
 // replaces it.
-type examination struct {
+type Examination struct {
 	Server  string
 	Checks  []doctor.Check
-	Running string // the check in progress; "" at the end
-	Report  string // the text to copy; "" before the end
+	Running string   // the check in progress; "" at the end
+	Login   *url.URL // the login page that waits for its user, or nil
+	Report  string   // the text to copy; "" before the end
 	Err     string
 	Role    page.Role // of the person who sees it
+	Local   bool      // the person is the local user, whose browser receives the response of a login
+
+	began time.Time
 }
 
-// New returns the screen.
-func New(site *page.Site, examine Examine) *page.Screen {
-	d := &doctors{site: site, examine: examine}
+// NeedsLogin reports whether the checks stopped at a login that nobody began.
+func (e *Examination) NeedsLogin() bool {
+	return slices.ContainsFunc(e.Checks, func(c doctor.Check) bool { return c.NeedsLogin })
+}
+
+// New returns a Doctor.
+func New(site *page.Site, examine Examine) *Doctor { return &Doctor{site: site, examine: examine} }
+
+// Screen returns the screen.
+func (d *Doctor) Screen() *page.Screen {
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
 		{Path: "/doctor", Role: page.RoleViewer, Title: "Doctor", View: d.view},
 		{Path: "/doctor/run", Role: page.RoleOperator, Act: d.run},
 	}}
 }
 
-func (d *doctors) view(r *page.Request) (*page.View, error) {
+// Of returns the fragment with the examination of a server, which part/examination renders. For a server that
+// fails, the visit of an operator begins an examination. The data of the fragment is nil for another server.
+func (d *Doctor) Of(r *page.Request, s *servers.Row) page.Fragment {
+	var e *Examination
+	if d != nil && s != nil && (s.Kind() == "bad" || s.State == status.Auth) {
+		if e = d.seen(r, s.Name); r.Role == page.RoleOperator && e.Running == "" && s.Since.After(e.began) &&
+			time.Since(e.began) > pause {
+			d.begin(s.Name, false)
+			e = d.seen(r, s.Name)
+		}
+	}
+	return page.Fragment{ID: "examination", Part: "examination", Data: e}
+}
+
+func (d *Doctor) view(r *page.Request) (*page.View, error) {
 	server := r.URL.Query().Get("server")
 	if err := servers.Check(r, server); err != nil {
 		return nil, err
 	}
-	e := examination{Server: server}
-	if last := d.last(server); last != nil {
-		e = *last
-	}
-	e.Role = r.Role
-	return &page.View{Title: "Doctor: " + server, Template: "doctor", Data: &e,
-		Fragments: []page.Fragment{{ID: "examination", Part: "examination", Data: &e}}}, nil
+	e := d.seen(r, server)
+	return &page.View{Title: "Doctor: " + server, Template: "doctor", Data: e,
+		Fragments: []page.Fragment{{ID: "examination", Part: "examination", Data: e}}}, nil
 }
 
-func (d *doctors) last(server string) *examination {
+// seen returns the last examination of a server as a person sees it.
+func (d *Doctor) seen(r *page.Request, server string) *Examination {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, e := range d.all {
-		if e.Server == server {
-			return e
-		}
+	e := Examination{Server: server}
+	if at := d.index(server); at >= 0 {
+		e = *d.all[at]
 	}
-	return nil
+	e.Role, e.Local = r.Role, r.Principal == nil
+	if !e.Local || e.Role != page.RoleOperator {
+		e.Login = nil // the page is a secret of the person who logs in
+	}
+	return &e
 }
 
-// run begins an examination, unless the server is being examined.
-func (d *doctors) run(r *page.Request) (*page.Outcome, error) {
-	server := r.PostFormValue("server")
+// index returns the place of the examination of a server, or -1. The caller holds the mutex.
+func (d *Doctor) index(server string) int {
+	return slices.IndexFunc(d.all, func(e *Examination) bool { return e.Server == server })
+}
+
+// run begins an examination, with a login if the form contains "login".
+func (d *Doctor) run(r *page.Request) (*page.Outcome, error) {
+	server, login := r.PostFormValue("server"), r.PostFormValue("login") != ""
 	if err := servers.Check(r, server); err != nil {
 		return nil, err
 	}
-	if last := d.last(server); last != nil && last.Running != "" {
+	if login && r.Principal != nil {
+		return nil, &gateway.Problem{Status: http.StatusForbidden,
+			Detail: "the doctor logs only the local user in: log in on the page of the server"}
+	}
+	if !d.begin(server, login) {
 		return nil, &gateway.Problem{Status: http.StatusConflict,
 			Detail: "the checks of " + server + " are running already"}
 	}
-	e := examination{Server: server, Running: "first check"}
-	d.set(e)
-	d.site.Background(func(ctx context.Context) {
-		report, err := d.examine(ctx, server, &doctor.Options{
-			Begin: func(name, action string) { e.Running = name + ": " + action; d.set(e) },
-			End:   func(c doctor.Check) { e.Checks = append(e.Checks[:len(e.Checks):len(e.Checks)], c); d.set(e) },
-		})
-		if e.Running = ""; err != nil {
-			e.Err = page.ErrorText(err)
-		} else {
-			e.Report = report.Text()
-		}
-		d.set(e)
-	})
 	return &page.Outcome{Location: "/doctor?" + url.Values{"server": {server}}.Encode()}, nil
 }
 
-// set replaces the examination of a server.
-func (d *doctors) set(e examination) {
+// begin begins an examination, unless the server is being examined.
+func (d *Doctor) begin(server string, login bool) bool {
+	d.mu.Lock()
+	at := d.index(server)
+	if at >= 0 && d.all[at].Running != "" {
+		d.mu.Unlock()
+		return false
+	}
+	if at >= 0 {
+		d.all = slices.Delete(d.all, at, at+1)
+	}
+	d.all = append(d.all, &Examination{Server: server, Running: "first check", began: time.Now()})
+	d.all = d.all[max(len(d.all)-maxExamined, 0):]
+	d.mu.Unlock()
+	d.site.Changed()
+	d.site.Background(func(ctx context.Context) {
+		report, err := d.examine(ctx, server, &doctor.Options{Login: login,
+			Begin: func(name, action string) {
+				d.change(server, func(e *Examination) { e.Running = name + ": " + action })
+			},
+			End: func(c doctor.Check) {
+				d.change(server, func(e *Examination) {
+					if e.Checks = append(slices.Clip(e.Checks), c); c.Name == "authorize" {
+						e.Login = nil
+					}
+				})
+			},
+			Open: func(_ context.Context, address string) error {
+				to, err := oauthclient.CheckPage(address)
+				d.change(server, func(e *Examination) { e.Login = to })
+				return err
+			},
+		})
+		d.change(server, func(e *Examination) {
+			if e.Running, e.Login = "", nil; err != nil {
+				e.Err = page.ErrorText(err)
+			} else {
+				e.Report = report.Text()
+			}
+		})
+	})
+	return true
+}
+
+// change replaces the examination of a server, unless it was forgotten.
+func (d *Doctor) change(server string, change func(e *Examination)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i, old := range d.all {
-		if old.Server == e.Server {
-			d.all[i] = &e
-			d.site.Changed()
-			return
-		}
+	if at := d.index(server); at >= 0 {
+		e := *d.all[at]
+		change(&e)
+		d.all[at] = &e
+		d.site.Changed()
 	}
-	d.all = append(d.all, &e)
-	d.all = d.all[max(len(d.all)-maxExamined, 0):]
-	d.site.Changed()
 }

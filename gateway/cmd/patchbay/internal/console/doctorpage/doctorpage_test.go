@@ -5,12 +5,15 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -30,16 +33,16 @@ func TestDoctorShowsChecksAsTheyEnd(t *testing.T) {
 		}
 	})
 	b, form := s.Browser(), url.Values{"server": {"broken"}}
-	page := "/doctor?" + form.Encode()
-	if _, text := s.Send(b, http.MethodGet, page, nil); !strings.Contains(text, "Run the checks") {
+	path := "/doctor?" + form.Encode()
+	if _, text := s.Send(b, http.MethodGet, path, nil); !strings.Contains(text, "Run the checks") {
 		t.Errorf("before a run: got %s", text)
 	}
 	res, _ := s.Send(b, http.MethodPost, "/doctor/run", form)
-	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != page {
+	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != path {
 		t.Errorf("run: got %d, %v, want the page", res.StatusCode, res.Header)
 	}
 	<-begun
-	_, text := s.Send(b, http.MethodGet, page, nil)
+	_, text := s.Send(b, http.MethodGet, path, nil)
 	for _, want := range []string{"start: start it", "&lt;b&gt;not installed", "install it", `badge bad`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("during the run: got %s, want %q", text, want)
@@ -53,10 +56,94 @@ func TestDoctorShowsChecksAsTheyEnd(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("after the run: got %s, want the report", text)
 		}
-		_, text = s.Send(b, http.MethodGet, page, nil)
+		_, text = s.Send(b, http.MethodGet, path, nil)
 	}
 	res, _ = s.Send(b, http.MethodPost, "/doctor/run", url.Values{"server": {"none"}})
 	if res.StatusCode != http.StatusNotFound {
 		t.Errorf("unknown server: got %d, want 404", res.StatusCode)
+	}
+}
+
+// The page of a server that fails and Explore show the checks, which begin by themselves, but not at each visit.
+func TestFailingServersOpenTheDoctor(t *testing.T) {
+	mcptest.NoLeaks(t)
+	var runs atomic.Int64
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Examine = func(_ context.Context, server string, d *doctor.Options) (*doctor.Report, error) {
+			runs.Add(1)
+			d.End(doctor.Check{Name: "program", Status: doctor.Fail, Next: "install " + server})
+			return &doctor.Report{}, nil
+		}
+	})
+	v := s.Visitor()
+	_, _ = v.Send(http.MethodPost, "/servers/restart", url.Values{"server": {"broken"}}) //nolint:bodyclose // closed
+	v.Await("/server?server=broken", "install broken")
+	v.Await("/explore?server=broken", "install broken")
+	v.Await("/server?server=broken", "Copy report")
+	if n := runs.Load(); n != 1 {
+		t.Errorf("the doctor ran %d times, want once", n)
+	}
+	if text := v.See("/server?server=fs"); !strings.Contains(text, `<section id="examination" hidden>`) {
+		t.Errorf("a server that does not fail: got %s", text)
+	}
+}
+
+// The local user begins a login on the page of the doctor, which shows the login page to this person only. The
+// checks go on when the login ends.
+func TestDoctorLogsTheLocalUserIn(t *testing.T) {
+	mcptest.NoLeaks(t)
+	loggedIn := make(chan struct{})
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Authenticate = func(r *http.Request) (*mcp.Principal, page.Role, error) {
+			if name := r.Header.Get("X-Person"); name != "" {
+				return &mcp.Principal{Subject: name}, page.RoleOperator, nil
+			}
+			return nil, page.RoleOperator, nil
+		}
+		o.Examine = func(ctx context.Context, _ string, d *doctor.Options) (*doctor.Report, error) {
+			if !d.Login {
+				d.End(doctor.Check{Name: "register", Status: doctor.Skipped, NeedsLogin: true})
+				return &doctor.Report{}, nil
+			}
+			if err := d.Open(ctx, "https://as.example/authorize?state=1"); err != nil {
+				return nil, err
+			}
+			<-loggedIn
+			d.End(doctor.Check{Name: "authorize", Status: doctor.OK})
+			d.End(doctor.Check{Name: "negotiate", Status: doctor.OK, Seen: []string{"10 tools"}})
+			return &doctor.Report{}, nil
+		}
+	})
+	see := func(person ...string) func() string {
+		return func() string {
+			//nolint:bodyclose // Send closes the body
+			_, text := s.Send(s.Stranger(), http.MethodGet, "/doctor?server=fs", nil, person...)
+			return text
+		}
+	}
+	run := func(login string, person ...string) int {
+		form := url.Values{"server": {"fs"}, "login": {login}}
+		res, _ := s.Send(s.Stranger(), http.MethodPost, "/doctor/run", form, person...) //nolint:bodyclose // closed
+		return res.StatusCode
+	}
+	run("")
+	if text := consoletest.Await(t, "Log in", see()); !strings.Contains(text, `name="login"`) {
+		t.Errorf("got %s, want a button that begins a login", text)
+	}
+	text := see("X-Person", "bob")()
+	if strings.Contains(text, `name="login"`) || !strings.Contains(text, "tab=login") {
+		t.Errorf("another person: got %s, want a link to the login of the server", text)
+	}
+	if status := run("on", "X-Person", "bob"); status != http.StatusForbidden {
+		t.Errorf("another person logs in: got %d, want 403", status)
+	}
+	run("on")
+	consoletest.Await(t, "<strong>as.example</strong>", see())
+	if text := see("X-Person", "bob")(); strings.Contains(text, "as.example") {
+		t.Errorf("another person sees the login page: %s", text)
+	}
+	close(loggedIn)
+	if text := consoletest.Await(t, "10 tools", see()); strings.Contains(text, "as.example") {
+		t.Errorf("after the login: got %s", text)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
@@ -55,6 +56,8 @@ type Options struct {
 	App func(c *apps.Call)
 	// Desk takes the questions of servers in runs. Default: a desk of the screen.
 	Desk *question.Desk
+	// Doctor examines the servers that fail. Default: nil, which examines nothing.
+	Doctor *doctorpage.Doctor
 	// Version is the version of the program.
 	Version string
 	// Checks is the path of the file for saved calls. Default: calls cannot be saved.
@@ -134,7 +137,8 @@ type explorePage struct {
 	More      int     // matching items that are not listed
 	Item      *item   // that is selected; may be nil
 	Editor    *editor
-	Run       *runPage // nil without a run
+	Doctor    page.Fragment // with the checks of a server that fails
+	Run       *runPage      // nil without a run
 	History   []*runRow
 	Role      page.Role
 }
@@ -232,7 +236,7 @@ func (p *explorePage) fragments() []page.Fragment {
 		{ID: "item", Part: "item", Data: p, Version: fmt.Sprint("item", p.At, definition)},
 		{ID: "run", Part: "run", Data: p, Version: p.Run.version(false)},
 		{ID: "result", Part: "result", Data: p, Version: p.Run.version(true)},
-		{ID: "history", Part: "history", Data: p},
+		{ID: "history", Part: "history", Data: p}, p.Doctor,
 	}
 	if p.Run == nil {
 		return all
@@ -271,6 +275,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 			p.Server = &list[i]
 		}
 	}
+	p.Doctor = e.opts.Doctor.Of(r, p.Server)
 	if p.Server == nil && at.Server != "" {
 		return nil, servers.Unknown(at.Server)
 	}

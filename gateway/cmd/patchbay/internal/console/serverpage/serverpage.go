@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
@@ -32,12 +33,13 @@ const (
 // A screen shows the page of a server. It is safe for concurrent use.
 type screen struct {
 	site   *page.Site
+	doctor *doctorpage.Doctor
 	logins logins
 }
 
-// New returns the screen.
-func New(site *page.Site) *page.Screen {
-	s := &screen{site: site}
+// New returns the screen. doctor examines the servers that fail, and may be nil.
+func New(site *page.Site, doctor *doctorpage.Doctor) *page.Screen {
+	s := &screen{site: site, doctor: doctor}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
 		{Path: "/server", Role: page.RoleViewer, Title: "Server", View: s.view},
 		{Path: "/server/login", Role: page.RoleOperator, Act: s.login},
@@ -138,7 +140,8 @@ type serverPage struct {
 	Missing string // why the configuration is not shown
 	Lines   []Line
 	Wrap    bool
-	Login   *login // that is pending, or nil
+	Login   *login        // that is pending, or nil
+	Doctor  page.Fragment // with the checks of a server that fails
 }
 
 // Path returns the URL of the tab.
@@ -190,7 +193,9 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	add := func(f page.Fragment) { v.Fragments = append(v.Fragments, f) }
 	switch p.Tab {
 	case "info":
+		p.Doctor = s.doctor.Of(r, &p.Server.Row)
 		add(page.Fragment{ID: "server-info", Part: "info", Data: p})
+		add(p.Doctor)
 	case "instances":
 		add(page.Fragment{ID: "server-instances", Part: "instances", Data: p})
 	case "login":
