@@ -50,6 +50,10 @@ type Settings struct {
 	AllowedHosts []string `json:"allowedHosts,omitzero" jsonschema:"names of the gateway,minLength=1,maxLength=256" reload:"restart"` //nolint:lll // a tag
 	// Auth configures the credentials that a gateway accepts over HTTP; nil means keys only.
 	Auth *Auth `json:"auth,omitzero" jsonschema:"whom the gateway serves over HTTP" reload:"restart"`
+	// Capture is the part of its traffic that a gateway holds in memory: "off", "summaries", which
+	// adds the messages while somebody reads them, or "always" for summaries and messages. Default:
+	// "summaries" with a console, otherwise "off".
+	Capture string `json:"capture,omitzero" jsonschema:"recorded traffic,enum=off|summaries|always" reload:"restart"`
 	// Console serves a web console; nil means that the gateway serves none.
 	Console *Console `json:"console,omitzero" jsonschema:"web console of the gateway; absent for none" reload:"restart"`
 }

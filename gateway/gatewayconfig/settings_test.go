@@ -82,7 +82,7 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 	const want = "line 3, column 2: patchbay.listen: got the number 1, want a string\n" +
 		"line 4, column 2: patchbay.nmaes: unknown member \"nmaes\" (did you mean \"names\"?), want one of listen, ops, pprof, " +
 		"trustTraceContext, names, tools, servers, profiles, limits, connect, audit, policy, approve, webhook, " +
-		"publicURL, allowedHosts, auth, console"
+		"publicURL, allowedHosts, auth, capture, console"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

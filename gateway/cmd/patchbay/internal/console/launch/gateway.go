@@ -3,12 +3,12 @@ package launch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
@@ -18,38 +18,34 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// Times at which a console keeps messages.
-const (
-	CaptureWatched = "watched" // while a browser shows it
-	CaptureAlways  = "always"
-)
-
-// Settings returns the console of a gateway from the flags --console and --capture and the
-// settings, or nil without a console.
-func Settings(file *config.File, addr, capture string) (*gatewayconfig.Console, error) {
+// Settings returns the console of a gateway and the ring that records its traffic, from the flags
+// --console and --capture and the settings. Each may be nil.
+func Settings(file *config.File, addr, record string) (*gatewayconfig.Console, *capture.Ring, error) {
 	settings, err := gatewayconfig.Read(file)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the host returns it
+		return nil, nil, nil //nolint:nilerr // the host returns it
 	}
 	c := settings.Console
 	if c == nil && addr != "" {
 		c = &gatewayconfig.Console{Listen: console.DefaultAddr}
 	}
-	switch {
-	case !slices.Contains([]string{"", CaptureWatched, CaptureAlways}, capture):
-		return nil, fmt.Errorf("invalid --capture %q: want watched or always", capture)
-	case c == nil && capture != "":
-		return nil, errors.New("--capture is for the messages that the console keeps: use it with --console")
-	case c == nil:
-		return nil, nil
+	if !slices.Contains([]string{"", "off", "summaries", "always"}, record) {
+		return nil, nil, fmt.Errorf("invalid --capture %q: must be off, summaries or always", record)
+	}
+	var ring *capture.Ring
+	if record = cmp.Or(record, settings.Capture); record != "off" && (record != "" || c != nil) {
+		ring = capture.New(&capture.Options{Always: record == "always"})
+	}
+	if c == nil {
+		return nil, ring, nil
 	}
 	c.Listen = observe.WithLoopbackHost(cmp.Or(addr, c.Listen))
 	if c.PublicURL == "" && !cmdutil.IsLoopbackAddr(c.Listen) {
-		return nil, fmt.Errorf("invalid address %q of the console: other machines reach it, and its pages would be "+
-			"sent unencrypted: want a loopback address, or the setting console.publicURL with the https URL of a "+
+		return nil, nil, fmt.Errorf("invalid address %q of the console: other machines reach it, and its pages would "+
+			"be sent unencrypted: want a loopback address, or the setting console.publicURL with the https URL of a "+
 			"reverse proxy", c.Listen)
 	}
-	return c, nil
+	return c, ring, nil
 }
 
 // keyCommand creates a key for the console.

@@ -16,10 +16,12 @@ type Sources struct {
 }
 
 // Collect makes the host of a configuration add its log, the log messages of its servers and what they print
-// to the sources. Capture must be set, and the host must not be open.
+// to the sources. The servers add lines only if Capture is set. The host must not be open.
 func Collect(c *hosting.Config) *Sources {
 	s, before := &Sources{}, c.Prepare
-	c.Capture.SetLog(s.logs.Line)
+	if c.Capture != nil {
+		c.Capture.SetLog(s.logs.Line)
+	}
 	c.Prepare = func(o *host.Options) {
 		if before != nil {
 			before(o)

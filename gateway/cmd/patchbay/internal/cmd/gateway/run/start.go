@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
@@ -47,7 +46,7 @@ func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	set.StringVar(&o.Ops, "ops", "", "serve metrics and health at this `host:port`")
 	set.VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
 		"serve the web console, at this `host:port`").NoOptDefVal = "true"
-	set.StringVar(&o.Capture, "capture", "", "when the console keeps messages: `watched` or always")
+	set.StringVar(&o.Capture, "capture", "", "record traffic: `off`, summaries or always")
 	_ = set.MarkHidden("capture") // the guide of the console explains it; the help must fit a screen
 	cmdutil.AddLogFormat(f, o.cmd)
 	return o.cmd
@@ -102,7 +101,7 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 		return err
 	}
 	if !g.Stdio { // several gateways on stdio may have one configuration
-		if g.console, err = launch.Settings(g.Config.File, g.Console, g.Capture); err != nil {
+		if g.console, g.Config.Capture, err = launch.Settings(g.Config.File, g.Console, g.Capture); err != nil {
 			return err
 		}
 	}
@@ -121,7 +120,6 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 		g.Config.Events = gateway.NewEventLog()
 	}
 	if g.console != nil {
-		g.Config.Capture = capture.New(&capture.Options{Always: g.Capture == launch.CaptureAlways})
 		g.sources = launch.Collect(g.Config) // clients answer the other questions of servers
 	}
 	if err := observeGateway(ctx, f, g); err != nil {
