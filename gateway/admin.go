@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"net"
@@ -60,6 +61,9 @@ type AdminOptions struct {
 	// the form of the member policy, whose hook must not be asked. The error is a [*Problem] if the
 	// policy is invalid or absent.
 	Explain func(ctx context.Context, rules json.RawMessage) (Explainer, error)
+	// Wire returns an iterator over the recorded exchanges that end until ctx ends: the JSON of each,
+	// and how many changes were lost before it because the reader was slow. Default: none is recorded.
+	Wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64]
 	// CheckLogin returns an error if a login of the local user at a server, on a page of the
 	// gateway, would be unused, such as for a connection that logs in as another client. Default:
 	// every login is used.

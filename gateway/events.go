@@ -43,11 +43,12 @@ const (
 	eventQuestion  = "question"  // a server or the gateway asks the caller of a request
 	eventConfig    = "config"    // the configuration was read again
 	eventAudit     = "audit"     // a login, or an action of an operator
+	eventExchange  = "exchange"  // a recorded exchange ended, for readers that ask for them
 	eventGap       = "gap"       // events were lost
 )
 
 var eventTypes = []string{eventServer, eventCatalogue, eventDrift, eventPending, eventDecided, eventCall, eventQuestion,
-	eventConfig, eventAudit, eventGap}
+	eventConfig, eventAudit, eventExchange, eventGap}
 
 // An adminEvent is the data of an event.
 type adminEvent struct {

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net/http"
 	"slices"
 	"strconv"
@@ -33,6 +35,7 @@ func eventRoutes() []*adminRoute {
 type eventQuery struct {
 	Types string `json:"types,omitzero" jsonschema:"types of events, separated by commas; default: all"`
 	After string `json:"after,omitzero" jsonschema:"as the header Last-Event-ID, with the id of an event, or 0 for all"`
+	Wire  int    `json:"wire,omitzero" jsonschema:"1 adds recorded exchanges,minimum=0,maximum=1"`
 }
 
 // An eventReader is a client that reads events.
@@ -42,6 +45,8 @@ type eventReader struct {
 	out    *http.ResponseController
 	types  []string // nil for all
 	number uint64   // of the last event
+
+	wire <-chan adminEvent // exchanges; nil for none
 }
 
 // streamEvents sends events until the client or the gateway ends it.
@@ -52,6 +57,10 @@ func (a *admin) streamEvents(w http.ResponseWriter, r *adminRequest) {
 		return
 	}
 	types, err := parseEventTypes(q.Types)
+	if err == nil && q.Wire != 0 && a.opts.Wire == nil {
+		err = problemf(http.StatusConflict, "capture_off", "the gateway does not record its traffic: start it with "+
+			"--capture summaries, or set the setting patchbay.capture to summaries")
+	}
 	if err != nil {
 		a.fail(w, problemOf(err))
 		return
@@ -75,7 +84,30 @@ func (a *admin) streamEvents(w http.ResponseWriter, r *adminRequest) {
 	if !known && !reader.gap(0) {
 		return
 	}
+	if q.Wire != 0 {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		reader.wire = exchanges(ctx, a.opts.Wire)
+	}
 	reader.run(a, r)
+}
+
+// exchanges returns the events of exchanges until ctx ends. It waits for the reader, and never for the traffic.
+func exchanges(
+	ctx context.Context, wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64],
+) <-chan adminEvent {
+	events := make(chan adminEvent)
+	go func() { // ends with ctx
+		for exchange, missed := range wire(ctx) {
+			e := adminEvent{Type: eventExchange, Time: time.Now().UTC(), Missed: missed, Detail: exchange}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return events
 }
 
 // parseEventTypes returns the types of a list, nil for all.
@@ -139,6 +171,10 @@ func (e *eventReader) run(a *admin, r *adminRequest) {
 		}
 		select {
 		case <-changed:
+		case exchange := <-e.wire:
+			if !e.send(&exchange) {
+				return
+			}
 		case <-pause.C:
 			if !e.write(": \n\n") {
 				return
@@ -165,6 +201,9 @@ func (e *eventReader) send(event *adminEvent) bool {
 	data, err := json.Marshal(event)
 	if err != nil {
 		return true // the detail is no JSON
+	}
+	if event.Type == eventExchange { // which a client cannot resume
+		return e.write(fmt.Sprintf("event: %s\ndata: %s\n\n", event.Type, data))
 	}
 	return e.write(fmt.Sprintf("id: %s-%d\nevent: %s\ndata: %s\n\n", e.log.boot, e.number, event.Type, data))
 }

@@ -31,26 +31,27 @@ const (
 // are masked and at most maxText bytes long. Durations count from Queued and are zero until the
 // event.
 type Exchange struct {
-	ID    uint64 // consecutive, from 1
-	Cause uint64 // the exchange that made this program send the request, or 0
-	Hop   Hop
+	ID    uint64 `json:"id"`             // consecutive, from 1
+	Cause uint64 `json:"cause,omitzero"` // the exchange that made this program send the request, or 0
+	Hop   Hop    `json:"hop"`
 
-	Revision       string // of the protocol, as far as it is known
-	Server, Caller string // their names; the name of the local user is empty
-	Method         string // of the protocol, or of HTTP for the hops http and oauth
-	Target         string // the tool, prompt, URI, URL or program that the request concerns
-	Name           string // the name of a caller's Target that the server uses
-	Status         string // empty while the exchange is in progress; see [StatusOK]
-	Trace          string // the trace id of a request with a trace context
+	Revision string `json:"revision,omitzero"` // of the protocol, as far as it is known
+	Server   string `json:"server,omitzero"`
+	Caller   string `json:"caller,omitzero"` // the name of the local user is empty
+	Method   string `json:"method"`          // of the protocol, or of HTTP for the hops http and oauth
+	Target   string `json:"target,omitzero"` // the tool, prompt, URI, URL or program
+	Name     string `json:"name,omitzero"`   // the name of a caller's Target that the server uses
+	Status   string `json:"status"`          // empty while the exchange is in progress; see [StatusOK]
+	Trace    string `json:"trace,omitzero"`  // the trace id of a request with a trace context
 
-	Queued    time.Time // when the request arrived or was made
-	Sent      time.Duration
-	FirstByte time.Duration
-	End       time.Duration
+	Queued    time.Time     `json:"queued"` // when the request arrived or was made
+	Sent      time.Duration `json:"sent"`
+	FirstByte time.Duration `json:"firstByte"`
+	End       time.Duration `json:"end"`
 
-	Bytes  int64 // of all frames
-	Rounds int   // 1, and 1 more for each question that the server asked
-	Frames int   // more than the ring holds if it dropped the oldest frames
+	Bytes  int64 `json:"bytes"`  // of all frames
+	Rounds int   `json:"rounds"` // 1, and 1 more for each question that the server asked
+	Frames int   `json:"-"`      // more than the ring holds if it dropped the oldest frames
 }
 
 // Values of [Exchange.Status]. The status of an error ends with its code, such as "error -32602",
@@ -91,11 +92,11 @@ const (
 
 // A Frame is a recorded part of an exchange. Its text is exact, except for secrets and the cut.
 type Frame struct {
-	Kind Kind
-	Sent bool // towards the server
-	Time time.Time
-	Size int    // of the text in bytes, before masking and cutting
-	Text string // at most maxFrame bytes
+	Kind Kind      `json:"kind"`
+	Sent bool      `json:"sent"` // towards the server
+	Time time.Time `json:"time"`
+	Size int       `json:"size"` // of the text in bytes, before masking and cutting
+	Text string    `json:"text"` // at most maxFrame bytes
 }
 
 // A Line is a line that a server printed, or a log message of a server.

@@ -232,6 +232,7 @@ type Watcher struct {
 	closing sync.Once
 	changed map[uint64]struct{} // guarded by the mutex of the ring
 	reload  bool                // ids were lost; guarded by the mutex of the ring
+	lost    uint64              // changes whose ids were lost; guarded by the mutex of the ring
 }
 
 // maxChanged limits the ids that a Watcher holds: a page shows at most 500 rows, so a reader with
@@ -252,10 +253,13 @@ func (r *Ring) Watch() *Watcher {
 func (r *Ring) notify(id uint64) {
 	for w := range r.watchers {
 		if len(w.changed) >= maxChanged {
+			w.lost += uint64(len(w.changed))
 			clear(w.changed)
 			w.reload = true
 		}
-		if !w.reload {
+		if w.reload {
+			w.lost++
+		} else {
 			w.changed[id] = struct{}{}
 		}
 		select {
@@ -282,6 +286,14 @@ func (w *Watcher) Next(ctx context.Context) (ids []uint64, reload bool, err erro
 	reload, w.reload = w.reload, false
 	clear(w.changed)
 	return ids, reload, nil
+}
+
+// Lost returns how many changes were lost since the last call.
+func (w *Watcher) Lost() (lost uint64) {
+	w.ring.mu.Lock()
+	defer w.ring.mu.Unlock()
+	lost, w.lost = w.lost, 0
+	return lost
 }
 
 // Close ends the watching. The frames that are held stay.

@@ -155,7 +155,7 @@ func newGateway(f *cmdutil.Factory, c *hosting.Config, h *host.Host) (
 		return d, err
 	}
 	return gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
-		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events, Reload: reload,
+		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events, Reload: reload, Wire: c.Capture.Wire,
 			ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
 				return values.Of(c, inForce.Load(), server)
 			}}}), reload

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"sync"
 
@@ -63,8 +65,12 @@ func serveAdmin(ctx context.Context, f *cmdutil.Factory, g *Run, gw *gateway.Gat
 func adminOptions(ctx context.Context, f *cmdutil.Factory, g *Run) gateway.AdminOptions {
 	g.mask = NewConfigMask()
 	dir, verify := g.auditLog(ctx, f)
+	var wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64]
+	if g.Config.Capture != nil {
+		wire = g.Config.Capture.Wire
+	}
 	return gateway.AdminOptions{Version: build.Version(), URL: g.url, Events: g.Config.Events,
-		AuditDir: dir, AuditVerify: verify,
+		AuditDir: dir, AuditVerify: verify, Wire: wire,
 		Stop:   g.stop,
 		Reload: func(ctx context.Context) (*host.Diff, error) { return tryReload(ctx, f, g) },
 		Config: func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
