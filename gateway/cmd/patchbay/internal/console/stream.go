@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/adminclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
@@ -216,7 +217,7 @@ func (c *Console) hear(e page.Event) {
 
 // readEvents reads the events of the admin API until they end.
 func (c *Console) readEvents(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page.AdminURL+"/events", http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, adminclient.URL+"/events", http.NoBody)
 	if err != nil {
 		return err
 	}

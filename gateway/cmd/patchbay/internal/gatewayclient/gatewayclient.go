@@ -2,12 +2,9 @@
 package gatewayclient
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -15,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/adminclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -38,12 +36,6 @@ func (c *Client) HasEnded(ctx context.Context) bool {
 	}
 	return !errors.Is(err, ErrGatewayRuns)
 }
-
-// adminURL is the address of the admin API. Any host would do, because connections use the socket.
-const adminURL = "http://patchbay/admin/v1"
-
-// maxAdminResponse limits a gateway's response, in bytes. The largest contains tool definitions.
-const maxAdminResponse = 64 << 20
 
 // A Client sends requests to the running gateway of a configuration.
 type Client struct {
@@ -92,47 +84,21 @@ func (c *Client) HTTP() *http.Client { return c.http }
 
 // Do sends a request, and decodes the response into result, which may be nil.
 func (c *Client) Do(ctx context.Context, method, path string, body, result any) error {
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		content = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, adminURL+path, content)
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("the gateway has ended the connection: %w",
-			errors.Unwrap(err))}
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAdminResponse))
+	err := adminclient.Do(ctx, c.http, method, path, body, result)
+	var p *gateway.Problem
 	switch {
-	case err != nil:
-		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("the gateway has ended the connection: %w", err)}
-	case res.StatusCode >= http.StatusBadRequest:
-		return ProblemError(res.StatusCode, text)
-	case result == nil:
-		return nil
+	case errors.As(err, &p):
+		return ProblemError(p)
+	case errors.Is(err, adminclient.ErrEnded):
+		return &exit.Error{Code: exit.Unreachable, Err: err}
 	}
-	return json.Unmarshal(text, result)
+	return err
 }
 
-// ProblemError returns the error of a response.
-func ProblemError(status int, text []byte) error {
-	p := &gateway.Problem{}
-	if json.Unmarshal(text, p) != nil || p.Detail == "" {
-		p = &gateway.Problem{Detail: fmt.Sprintf("the gateway has responded with the status %d", status)}
-	}
+// ProblemError returns the error of a response, with the exit code of its status.
+func ProblemError(p *gateway.Problem) error {
 	code := exit.Failure
-	switch status {
+	switch p.Status {
 	case http.StatusNotFound:
 		code = exit.NotFound
 	case http.StatusGatewayTimeout:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/adminclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -85,7 +86,7 @@ func (a *Attachment) upgrade(r gateway.Route) error {
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		text, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 		_ = res.Body.Close()
-		return errors.Join(gatewayclient.ProblemError(res.StatusCode, text), err)
+		return errors.Join(gatewayclient.ProblemError(adminclient.Problem(res.StatusCode, text)), err)
 	}
 	return a.SetDeadline(time.Time{})
 }

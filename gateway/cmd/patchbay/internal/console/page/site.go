@@ -1,24 +1,16 @@
 package page
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/adminclient"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-// AdminURL is the URL of the admin API for the client of a [Site].
-const AdminURL = "http://localhost/admin/v1"
-
-// maxAdminResponse limits a response of the admin API, whose pages contain at most 1,000 items.
-const maxAdminResponse = 64 << 20
 
 // A Site is what the screens of a console share. It is safe for concurrent use.
 type Site struct {
@@ -91,39 +83,7 @@ func (s *Site) Wait() <-chan struct{} {
 // as JSON, nil for none, and the response is decoded into v, which may be nil. It returns a
 // [*gateway.Problem] for a response with an error.
 func (s *Site) Call(ctx context.Context, p *mcp.Principal, method, path string, body, v any) error {
-	var content io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		content = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, AdminURL+path, content)
-	if err != nil {
-		return err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	res, err := s.admin(p).Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxAdminResponse))
-	if err != nil {
-		return err
-	}
-	if res.StatusCode >= http.StatusBadRequest {
-		p := &gateway.Problem{Status: res.StatusCode, Code: "internal", Detail: http.StatusText(res.StatusCode)}
-		_ = json.Unmarshal(text, p) // another body keeps the text of the status
-		return p
-	}
-	if v == nil {
-		return nil
-	}
-	return json.Unmarshal(text, v)
+	return adminclient.Do(ctx, s.admin(p), method, path, body, v)
 }
 
 // ErrorText returns the text of an error for a person, with hidden characters escaped.
