@@ -1,6 +1,7 @@
 package check
 
 import (
+	"bytes"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,6 +21,8 @@ const (
 	maxExpectedValue = 4 << 10
 	// maxExpectedDepth limits the depth of the values that are described member by member.
 	maxExpectedDepth = 12
+	// maxSteadyDepth limits the depth at which [Steady] looks for times and ids: each level is copied.
+	maxSteadyDepth = 64
 )
 
 // NewCall returns a call whose params are sent unchanged: the text ${ does not begin a variable.
@@ -130,9 +133,42 @@ func isVolatileJSON(text string) bool {
 	return (kind == '{' || kind == '[') && rawjson.Valid([]byte(text)) == nil && isVolatile([]byte(text))
 }
 
+// Steady returns a JSON value with "…" in place of each part that looks like a time or an id, also within
+// texts that contain JSON. Parts at a depth of more than maxSteadyDepth are unchanged.
+func Steady(value []byte) []byte { return steady(value, 0) }
+
+func steady(value []byte, depth int) []byte {
+	if depth++; depth > maxSteadyDepth {
+		return value
+	}
+	kind := rawjson.Kind(value)
+	out := []byte{kind}
+	switch text, err := rawjson.Unquote(value); {
+	case err == nil && isVolatileJSON(text):
+		return rawjson.AppendQuote(nil, string(steady([]byte(text), depth)))
+	case err == nil && volatileText.MatchString(text):
+		return rawjson.AppendQuote(nil, volatileText.ReplaceAllString(text, "…"))
+	case kind == '{':
+		for key, member := range rawjson.Members(value) {
+			inner := rawjson.Kind(member)
+			if member = steady(member, depth); isVolatileName(string(key)) && inner != '{' && inner != '[' {
+				member = []byte(`"…"`)
+			}
+			out = append(append(append(rawjson.AppendQuote(out, string(key)), ':'), member...), ',')
+		}
+		return append(bytes.TrimSuffix(out, []byte{','}), '}')
+	case kind == '[':
+		for element := range rawjson.Elements(value) {
+			out = append(append(out, steady(element, depth)...), ',')
+		}
+		return append(bytes.TrimSuffix(out, []byte{','}), ']')
+	}
+	return value
+}
+
 // volatileWords end the names of members with a time or an id.
 var volatileWords = []string{"id", "ids", "uuid", "guid", "at", "time", "timestamp", "date", "duration", "elapsed",
-	"ms", "nonce", "etag", "cursor", "pid"}
+	"ms", "nonce", "etag", "cursor", "pid", "token", "traceparent"}
 
 // isVolatileName reports whether the name of a member says that its value is a time or an id, such
 // as createdAt and session_id.

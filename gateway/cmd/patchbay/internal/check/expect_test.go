@@ -46,6 +46,22 @@ func TestExpectComparesContent(t *testing.T) {
 	}
 }
 
+func TestSteadyHidesTimesAndIDs(t *testing.T) {
+	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
+	for value, want := range map[string]string{
+		`{"id":7,"n":1.50,"createdAt":null,"ids":[1]}`: `{"id":"…","n":1.50,"createdAt":"…","ids":[1]}`,
+		`["at 12:01:07", "caf\u00e9", {}]`:             `["at …","caf\u00e9",{}]`,
+		`"{\"user_id\": 1, \"x\": 2}"`:                 `"{\"user_id\":\"…\",\"x\":2}"`,
+		`{"_meta":{"progressToken":4}}`:                `{"_meta":{"progressToken":"…"}}`,
+		`1.0`:                                          `1.0`,
+		deep:                                           deep,
+	} {
+		if got := string(check.Steady([]byte(value))); got != want {
+			t.Errorf("%.100s: got %.100s, want %.100s", value, got, want)
+		}
+	}
+}
+
 // A hostile result neither fills the file nor takes long.
 func TestExpectIsBounded(t *testing.T) {
 	deep := strings.Repeat(`{"a":[`, 5000) + strings.Repeat(`]}`, 5000)

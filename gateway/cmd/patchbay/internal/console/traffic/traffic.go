@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/check"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
@@ -133,6 +135,8 @@ type exchangePage struct {
 	Other  uint64 // the exchange that it is compared with, or 0
 	Diff   []diff.Line
 	Same   bool   // the messages do not differ
+	Exact  bool   // ids and times are compared, too
+	Switch string // the URL of the comparison with the other value of Exact
 	Tool   string // the URL of the tool in Explore, or ""
 }
 
@@ -180,8 +184,7 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 			Place: page.Prepend, Version: fmt.Sprint(x.Status, x.Frames, x.End, x.Rounds, x.Method, x.Selected)})
 	}
 	if selected != 0 {
-		other, _ := strconv.ParseUint(q.Get("with"), 10, 64)
-		p.Selected = s.exchangePage(selected, other, p.Query, q.Get("before"))
+		p.Selected = s.exchangePage(selected, q)
 		if p.Selected == nil {
 			p.Missing = q.Get("id")
 		} else {
@@ -206,12 +209,13 @@ func (s screen) exchangeRow(x capture.Exchange, query, before string, selected u
 }
 
 // exchangePage returns an exchange with its frames, or nil if it is no longer held.
-func (s screen) exchangePage(id, other uint64, query, before string) *exchangePage {
+func (s screen) exchangePage(id uint64, q url.Values) *exchangePage {
 	x, frames, ok := s.ring.Get(id)
 	if !ok {
 		return nil
 	}
-	p := &exchangePage{exchangeRow: s.exchangeRow(x, query, before, id)}
+	query := q.Get("q")
+	p := &exchangePage{exchangeRow: s.exchangeRow(x, query, q.Get("before"), id), Exact: q.Get("exact") != ""}
 	if x.Cause != 0 {
 		p.Cause, _ = page.Link("/traffic", "q", query, "id", strconv.FormatUint(x.Cause, 10))
 	}
@@ -228,9 +232,15 @@ func (s screen) exchangePage(id, other uint64, query, before string) *exchangePa
 		}
 		p.Frames = append(p.Frames, row)
 	}
+	other, _ := strconv.ParseUint(q.Get("with"), 10, 64)
 	if _, with, ok := s.ring.Get(other); ok {
 		p.Other = other
-		p.Diff = diff.Lines(messageLines(frames), messageLines(with))
+		words := []string{"q", query, "id", strconv.FormatUint(id, 10), "with", strconv.FormatUint(other, 10)}
+		if !p.Exact {
+			words = append(words, "exact", "yes")
+		}
+		p.Switch, _ = page.Link("/traffic", words...) // pairs
+		p.Diff = diff.Lines(p.messageLines(frames), p.messageLines(with))
 		if slices.ContainsFunc(slices.Concat(frames, with), isCutMessage) {
 			p.Diff = append(p.Diff, diff.CutLine("a message is recorded incompletely: its end is not compared"))
 		}
@@ -285,20 +295,22 @@ func (s screen) exported(query, id string) (ids []uint64, err error) {
 
 func isCutMessage(f capture.Frame) bool { return f.Kind == capture.Message && f.IsCut() }
 
-// messageLines returns the first lines of the messages of an exchange, indented and without ids, which differ
-// between all exchanges.
-func messageLines(frames []capture.Frame) (lines []string) {
+// messageLines returns the first lines of the messages of an exchange, indented. Unless the comparison is
+// exact, they contain no ids and times, which differ between all exchanges.
+func (p *exchangePage) messageLines(frames []capture.Frame) (lines []string) {
 	for i := range frames {
 		f := &frames[i]
 		if f.Kind != capture.Message {
 			continue
 		}
 		text := jsontext.Value(f.Text)
+		if !p.Exact && text.IsValid() {
+			text = check.Steady(text)
+		}
 		_ = text.Indent() // a message that is cut stays on one line
 		for line := range strings.Lines(string(text)) {
-			line = strings.TrimRight(line, "\n")
-			if isTopID := strings.HasPrefix(line, "\t\"id\":"); !isTopID && len(lines) <= diff.MaxLines {
-				lines = append(lines, line)
+			if len(lines) <= diff.MaxLines {
+				lines = append(lines, strings.TrimRight(line, "\n"))
 			}
 		}
 	}

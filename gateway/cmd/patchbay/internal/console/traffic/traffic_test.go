@@ -77,6 +77,9 @@ func TestTrafficShowsExchanges(t *testing.T) {
 		[]string{"<b>one"})
 	see(fmt.Sprintf("?id=%d&with=%d", first, first+1), []string{`class="removed"`, `class="added"`, "two"}, []string{"are equal"})
 	see(fmt.Sprintf("?id=%d&with=%d", first, first), []string{"The messages are equal"}, nil)
+	see(fmt.Sprintf("?id=%d&with=%d", first, first+1), []string{"Ids and times are not compared", "exact=yes"}, nil)
+	see(fmt.Sprintf("?id=%d&with=%d&exact=yes", first, first+1), []string{"Ids and times are compared",
+		`&#34;id&#34;:`, `Ignore ids and times`}, []string{"…&#34;"})
 	see("?id=9999", []string{"is no longer held"}, nil)
 	see("?id=<x>", []string{row(first)}, []string{"<x>"})
 }
