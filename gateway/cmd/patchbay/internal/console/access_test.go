@@ -61,6 +61,7 @@ var roles = map[string]page.Role{
 	"GET /explore/save":     page.RoleOperator,
 	"POST /explore/save":    page.RoleOperator,
 	"POST /explore/again":   page.RoleOperator,
+	"POST /explore/replay":  page.RoleOperator,
 	"POST /explore/cancel":  page.RoleOperator,
 	"GET /apps":             page.RoleOperator,
 	"GET /apps/file":        page.RoleOperator,

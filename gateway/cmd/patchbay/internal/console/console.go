@@ -223,7 +223,7 @@ func (c *Console) newScreens() []*page.Screen {
 	}
 	run := &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
 		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask, Desk: c.opts.Questions,
-		Doctor: examiner}
+		Doctor: examiner, Capture: c.opts.Capture}
 	if c.opts.Connect != nil && c.showsApps() {
 		var screen *page.Screen
 		screen, c.viewer, run.App = apps.New(c.site,

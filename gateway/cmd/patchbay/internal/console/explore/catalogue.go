@@ -67,6 +67,7 @@ type item struct {
 	template    *mcp.ResourceTemplate
 	problem     string // what the form of the item does not contain, or ""
 	view        bool   // a page shows the results of the tool
+	reads       bool   // the tool declares readOnlyHint
 }
 
 // A mark is a property of an item. Kind is the class of its badge.
@@ -166,6 +167,7 @@ func toolItem(t *mcp.Tool) *item {
 	i := newItem(kindTools, t.Name, t.DisplayName(), t.Description, t)
 	i.Schema, i.Output = t.InputSchema, t.OutputSchema
 	readOnly, destructive, idempotent, openWorld := t.Annotations.Hints()
+	i.reads = readOnly
 	switch {
 	case readOnly:
 		i.Marks = append(i.Marks, mark{"reads", "ok"})

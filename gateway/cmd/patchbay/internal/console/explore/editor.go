@@ -45,7 +45,7 @@ type draft struct {
 	id     int
 	person string
 	editor editor
-	size   int // of the posted form, in bytes
+	size   int // of the posted form and the text, in bytes
 }
 
 // editorOf returns the draft of the URL, the arguments of the run that is shown, or an empty form.
@@ -82,7 +82,8 @@ func (e *explorer) keep(r *page.Request, ed *editor) explorePlace {
 	defer e.mu.Unlock()
 	e.last++
 	ed.At.Draft, ed.At.Run = e.last, 0
-	e.drafts = append(e.drafts, &draft{e.last, question.PersonOf(r.Principal), *ed, len(r.PostForm.Encode())})
+	e.drafts = append(e.drafts, &draft{e.last, question.PersonOf(r.Principal), *ed,
+		len(r.PostForm.Encode()) + len(ed.Text)})
 	size := 0
 	for i, d := range slices.Backward(e.drafts) {
 		if size += d.size; size > maxDraftBytes || len(e.drafts)-i > maxDrafts {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
@@ -58,6 +59,8 @@ type Options struct {
 	Desk *question.Desk
 	// Doctor examines the servers that fail. Default: nil, which examines nothing.
 	Doctor *doctorpage.Doctor
+	// Capture contains the requests that can be sent again. Default: recorded requests cannot be sent again.
+	Capture *capture.Ring
 	// Version is the version of the program.
 	Version string
 	// Checks is the path of the file for saved calls. Default: calls cannot be saved.
@@ -107,6 +110,9 @@ func New(site *page.Site, o *Options) *page.Screen {
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
 		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
 	}}
+	if o.Capture != nil {
+		s.Routes = append(s.Routes, &page.Route{Path: "/explore/replay", Role: page.RoleOperator, Act: e.actReplay})
+	}
 	if o.Checks != "" {
 		s.Routes = append(s.Routes,
 			&page.Route{Path: savePath, Role: page.RoleOperator, Title: "Save a call", View: e.viewSave},

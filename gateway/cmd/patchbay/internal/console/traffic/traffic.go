@@ -138,6 +138,7 @@ type exchangePage struct {
 	Exact  bool   // ids and times are compared, too
 	Switch string // the URL of the comparison with the other value of Exact
 	Tool   string // the URL of the tool in Explore, or ""
+	Again  bool   // the request can be sent again
 }
 
 // A frameRow is a frame.
@@ -216,6 +217,8 @@ func (s screen) exchangePage(id uint64, q url.Values) *exchangePage {
 	}
 	query := q.Get("q")
 	p := &exchangePage{exchangeRow: s.exchangeRow(x, query, q.Get("before"), id), Exact: q.Get("exact") != ""}
+	_, err := s.ring.Request(id)
+	p.Again = err == nil
 	if x.Cause != 0 {
 		p.Cause, _ = page.Link("/traffic", "q", query, "id", strconv.FormatUint(x.Cause, 10))
 	}
