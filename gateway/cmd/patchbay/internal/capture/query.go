@@ -15,7 +15,9 @@ import (
 //
 // A term is FIELD:VALUE, or only VALUE for the field text; a hyphen before it means not. A value
 // with spaces is in double quotes. Values match a part of the field in any case; the field text is
-// the target and all frames that are held. dur:>V and dur:<V compare durations, status:>V and
+// the target and all frames that are held. The values of from and to are times, such as 12:01:07 for a time of
+// this day or 2026-11-29T12:01:07Z: an exchange matches if it is in progress at or after from, and at or before
+// to. dur:>V and dur:<V compare durations, status:>V and
 // status:<V the code.
 type Query struct{ terms []term }
 
@@ -25,10 +27,11 @@ type term struct {
 	op    byte   // ':', '>' or '<'
 	value string // in lower case
 	limit float64
+	time  time.Time
 }
 
 // fields are the fields of queries.
-var fields = []string{"method", "server", "caller", "status", "dur", "hop", "trace", "text"}
+var fields = []string{"method", "server", "caller", "status", "dur", "hop", "trace", "from", "to", "text"}
 
 const (
 	// maxQuery and maxTerms bound a query, which is part of a URL.
@@ -116,6 +119,11 @@ func (t *term) check() string {
 			return fmt.Sprintf("invalid duration %q: want such as dur:>500ms or dur:<2s", t.value)
 		}
 		t.limit = float64(d)
+	case t.op == ':' && (t.field == "from" || t.field == "to"):
+		var ok bool
+		if t.time, ok = timeOf(t.value, time.Now()); !ok {
+			return fmt.Sprintf("invalid time %q: want such as 12:01:07 or 2026-11-29T12:01:07Z", t.value)
+		}
 	case t.op == ':':
 		hops := []Hop{Downstream, Upstream, HTTP, OAuth, Process}
 		if t.field == "hop" && !slices.Contains(hops, Hop(t.value)) {
@@ -131,6 +139,38 @@ func (t *term) check() string {
 		return fmt.Sprintf("%s cannot be compared with %c: only dur and status can", t.field, t.op)
 	}
 	return ""
+}
+
+// timeOf returns the time of a text, in which a time of day is a time of the day of now.
+func timeOf(text string, now time.Time) (t time.Time, ok bool) {
+	t, err := time.Parse(time.RFC3339, strings.ToUpper(text))
+	if err == nil {
+		return t, true
+	}
+	day := now.Local().Format(time.DateOnly) + " "
+	for _, format := range []string{"2006-01-02 15:04:05", "2006-01-02 15:04"} {
+		if t, err = time.ParseInLocation(format, day+text, time.Local); err == nil {
+			return t, true
+		}
+	}
+	return t, false
+}
+
+// Range returns the times of the terms from and to; a time is zero without its term.
+func (q *Query) Range() (from, to time.Time) {
+	if q == nil {
+		return from, to
+	}
+	for _, t := range q.terms {
+		switch {
+		case t.not:
+		case t.field == "from":
+			from = t.time
+		case t.field == "to":
+			to = t.time
+		}
+	}
+	return from, to
 }
 
 // readsFrames reports whether the query depends on frames.
@@ -163,6 +203,10 @@ func (t *term) matches(x *Exchange, frames []Frame) bool {
 		return string(x.Hop) == t.value
 	case "trace":
 		return t.isIn(x.Trace)
+	case "from":
+		return !x.IsOver() || !x.Queued.Add(x.End).Before(t.time)
+	case "to":
+		return !x.Queued.After(t.time)
 	case "dur":
 		d := x.End
 		if !x.IsOver() {

@@ -188,6 +188,18 @@ func (r *Ring) Get(id uint64) (x Exchange, frames []Frame, ok bool) {
 	return *held, slices.Clone(r.frames[id]), true
 }
 
+// Times returns the times of the last n frames of a kind of an exchange, the newest first.
+func (r *Ring) Times(id uint64, kind Kind, n int) (all []time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range slices.Backward(r.frames[id]) {
+		if f := &r.frames[id][i]; f.Kind == kind && len(all) < n {
+			all = append(all, f.Time)
+		}
+	}
+	return all
+}
+
 // Find returns at most n exchanges that match a query, the newest first, with ids below before;
 // zero means all. q may be nil.
 func (r *Ring) Find(q *Query, before uint64, n int) []Exchange {

@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/check"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/chart"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
@@ -68,6 +69,8 @@ type trafficPage struct {
 	Selected       *exchangePage // nil if none is
 	Missing        string        // the ID of an exchange that is no longer held
 	JSON, HAR      string        // URLs of exports
+	Lanes          *chart.Lanes  // nil without exchanges
+	Whole          string        // the query without a range of time
 }
 
 // An exchangeRow is the data of templates/part/exchange.html.
@@ -184,6 +187,8 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 		fragments = append(fragments, page.Fragment{ID: x.Element, Part: "exchange", Data: x, In: "exchanges",
 			Place: page.Prepend, Version: fmt.Sprint(x.Status, x.Frames, x.End, x.Rounds, x.Method, x.Selected)})
 	}
+	p.Lanes = s.lanes(p, query)
+	fragments = append(fragments, page.Fragment{ID: "lanes", Part: "lanes", Data: p})
 	if selected != 0 {
 		p.Selected = s.exchangePage(selected, q)
 		if p.Selected == nil {
