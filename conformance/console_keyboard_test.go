@@ -8,16 +8,35 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
-const controlKey = 2 // a modifier of key events
+// Modifiers of key events.
+const (
+	controlKey = 2
+	shiftKey   = 8
+)
 
 // press presses keys one after the other.
 func (p *watchedTab) press(keys ...string) {
 	p.t.Helper()
 	for _, key := range keys {
-		p.do("press "+key, chromedp.KeyEvent(key))
+		p.do("press "+key, chromedp.KeyEvent(key, withText))
+	}
+}
+
+// withText makes a key a single event, as a keyboard does: a page that handles the key thereby
+// prevents the insertion of its text. Otherwise the text would follow in an event of its own.
+func withText(k *input.DispatchKeyEventParams) {
+	switch {
+	case k.Type == kb.KeyChar:
+		k.Modifiers |= controlKey // KeyEvent leaves such an event out
+	case k.Type == kb.KeyDown && k.Key == "Enter":
+		k.Text = "\r"
+	case k.Type == kb.KeyDown && len(k.Key) == 1:
+		k.Text = k.Key
 	}
 }
 
@@ -46,7 +65,9 @@ func TestConsoleKeyboard(t *testing.T) {
 	p.press("g", "e")
 	p.waitFor("Explore", `location.pathname === "/explore" && `+settled+` &&
 		document.querySelectorAll("#items [data-row]").length === 10`)
-	p.press("/", "a", "d", "d", "\x1b", "j", "\r")
+	p.press("/", "a", "d", "d", "\x1b")
+	p.waitFor("the filter", `[...document.querySelectorAll("#items [data-row]")].filter((r) => !r.hidden).length === 1`)
+	p.press("j", "\r")
 	p.waitFor("the form of add", `document.querySelector("[id='f/b']") !== null && `+settled)
 	p.tabTo("[id='f/a']")
 	p.press("2", "0")

@@ -17,35 +17,54 @@ type remoteConsole struct {
 	t          *testing.T
 	binary     string
 	file, base string // the configuration, and the URL of the console without a path
+	listen     string // the address of the console
 	idp        *provider
+}
+
+// newRemoteConsole returns the console of a gateway that is not started.
+func newRemoteConsole(t *testing.T) *remoteConsole {
+	t.Helper()
+	for _, name := range []string{"HOME", "PATCHBAY_STATE_DIR", "XDG_CONFIG_HOME", "PATCHBAY_VAULT_DIR"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), "private")) // the command creates it with access for the user only
+	}
+	w := &remoteConsole{t: t, binary: build(t, "..", "./gateway/cmd/patchbay"), listen: anyAddr(t),
+		file: filepath.Join(t.TempDir(), "mcp.json")}
+	w.base = "http://" + w.listen
+	return w
+}
+
+// anyAddr returns an address with a free port.
+func anyAddr(t *testing.T) string {
+	t.Helper()
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// run starts the gateway with a configuration until the test ends.
+func (w *remoteConsole) run(configuration string, args ...string) {
+	w.t.Helper()
+	if err := os.WriteFile(w.file, []byte(configuration), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	start(w.t, w.binary, append([]string{"gateway", "--config", w.file}, args...)...)
 }
 
 // startRemoteConsole runs a gateway with a console, keys and the certified OpenID provider, whose
 // users have groups.
 func startRemoteConsole(t *testing.T, groups map[string][]string) *remoteConsole {
 	t.Helper()
-	for _, name := range []string{"HOME", "PATCHBAY_STATE_DIR", "XDG_CONFIG_HOME", "PATCHBAY_VAULT_DIR"} {
-		t.Setenv(name, filepath.Join(t.TempDir(), "private")) // the command creates it with access for the user only
-	}
 	t.Setenv("GATEWAY_SECRET", "the secret of the gateway")
-	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	_ = l.Close()
-	w := &remoteConsole{t: t, binary: build(t, "..", "./gateway/cmd/patchbay"), base: "http://" + addr,
-		file: filepath.Join(t.TempDir(), "mcp.json")}
+	w := newRemoteConsole(t)
 	w.idp = startProvider(t, providerConfig{Groups: groups, Clients: []providerClient{{ID: "gateway",
 		Secret: "the secret of the gateway", RedirectURIs: []string{w.base + "/login/callback"},
 		GrantTypes: []string{"authorization_code"}, Type: "native", AuthMethod: "client_secret_basic"}}})
-	text := fmt.Sprintf(`{"mcpServers": {"demo": {"command": %q, "args": ["serve", "--stdio", "--tasks", "memory"]}},
+	w.run(fmt.Sprintf(`{"mcpServers": {"demo": {"command": %q, "args": ["serve", "--stdio", "--tasks", "memory"]}},
 		"patchbay": {"auth": {"oidc": {"issuer": %q, "audience": "http://127.0.0.1", "clientId": "gateway",
 		"clientSecret": "GATEWAY_SECRET"}}, "console": {"listen": %q, "publicURL": %q,
 		"roles": {"viewer": ["staff"], "operator": ["platform"]}},
 		"policy": {"rules": [{"when": "caller.subject == 'carol' && tool.name == 'add'", "do": "deny"}]}}}`,
-		w.binary, w.idp.issuer, addr, w.base)
-	if err := os.WriteFile(w.file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	start(t, w.binary, "gateway", "--config", w.file, "--addr", "127.0.0.1:0")
+		w.binary, w.idp.issuer, w.listen, w.base), "--addr", "127.0.0.1:0")
 	return w
 }
 
