@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"encoding/json"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/osuser"
 	"github.com/patchbay-mcp/patchbay/host/approval"
@@ -28,26 +26,8 @@ type pageQuery struct {
 
 // A pendingPage is a page of requests that wait.
 type pendingPage struct {
-	Pending    []pendingEntry `json:"pending"`
-	NextCursor int            `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
-}
-
-// A pendingEntry is a request that waits. See [approval.Pending].
-type pendingEntry struct {
-	ID         string          `json:"id"`
-	Created    time.Time       `json:"created"`
-	Expires    time.Time       `json:"expires"`
-	Principal  string          `json:"principal,omitzero" jsonschema:"who sends the request; absent for the local user"`
-	Client     string          `json:"client,omitzero" jsonschema:"what the client calls itself; not verified"`
-	Server     string          `json:"server"`
-	Method     string          `json:"method"`
-	Target     string          `json:"target" jsonschema:"name or URI that the server uses"`
-	Arguments  json.RawMessage `json:"arguments,omitzero" jsonschema:"what the server receives, without secrets"`
-	Meta       json.RawMessage `json:"meta,omitzero" jsonschema:"members of _meta that the server receives"`
-	Definition json.RawMessage `json:"definition,omitzero" jsonschema:"as the server sent it; not trusted"`
-	Rule       string          `json:"rule,omitzero"`
-	Reason     string          `json:"reason,omitzero"`
-	Answers    []string        `json:"answers" jsonschema:"those that can be given"`
+	Pending    []approval.Pending `json:"pending"`
+	NextCursor int                `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
 
 func (r *adminRequest) pending(q *pageQuery) (*pendingPage, error) {
@@ -55,18 +35,8 @@ func (r *adminRequest) pending(q *pageQuery) (*pendingPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &pendingPage{Pending: []pendingEntry{}}
-	all, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
-	for i := range all {
-		p := &all[i]
-		e := pendingEntry{ID: p.ID, Created: p.Created, Expires: p.Expires, Principal: p.Principal, Client: p.Client,
-			Server: p.Server, Method: p.Method, Target: p.Target, Arguments: p.Arguments, Meta: p.Meta,
-			Definition: p.Definition, Rule: p.Rule, Reason: p.Reason, Answers: []string{}}
-		for _, a := range p.Answers {
-			e.Answers = append(e.Answers, string(a))
-		}
-		res.Pending = append(res.Pending, e)
-	}
+	res := &pendingPage{}
+	res.Pending, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
 	return res, nil
 }
 
@@ -98,24 +68,8 @@ func (r *adminRequest) decide(body *decision) (*decided, error) {
 
 // A grantPage is a page of grants.
 type grantPage struct {
-	Grants     []grantEntry `json:"grants"`
-	NextCursor int          `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
-}
-
-// A grantEntry is a grant. See [approval.Grant].
-type grantEntry struct {
-	ID         string    `json:"id"`
-	Created    time.Time `json:"created"`
-	Expires    time.Time `json:"expires,omitzero" jsonschema:"absent for never"`
-	Principal  string    `json:"principal,omitzero" jsonschema:"absent for the local user"`
-	Server     string    `json:"server"`
-	Method     string    `json:"method"`
-	Target     string    `json:"target"`
-	Rule       string    `json:"rule,omitzero"`
-	Scope      string    `json:"scope" jsonschema:"session or always"`
-	Channel    string    `json:"channel" jsonschema:"how it was approved"`
-	Approver   string    `json:"approver,omitzero" jsonschema:"who approved it: OS user, principal, or webhook host"`
-	Definition string    `json:"definition" jsonschema:"digest: the grant is void if the definition changes"`
+	Grants     []approval.Grant `json:"grants"`
+	NextCursor int              `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
 
 func (r *adminRequest) grants(q *pageQuery) (*grantPage, error) {
@@ -123,11 +77,10 @@ func (r *adminRequest) grants(q *pageQuery) (*grantPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &grantPage{Grants: []grantEntry{}}
-	all, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
-	for _, g := range all {
-		res.Grants = append(res.Grants, grantEntry{g.ID, g.Created, g.Expires, g.Principal, g.Server, g.Method,
-			g.Target, g.Rule, string(g.Scope), string(g.Channel), g.Approver, g.Definition})
+	res := &grantPage{}
+	res.Grants, res.NextCursor = page(all, q.Cursor, limitOr(q.Limit))
+	for i := range res.Grants {
+		res.Grants[i].Session = "" // a digest that only the host compares
 	}
 	return res, nil
 }

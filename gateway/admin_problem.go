@@ -68,6 +68,10 @@ func problemOf(err error) *Problem {
 		return problemf(http.StatusConflict, "key_exists", "%v: revoke it, or choose another name", err)
 	case errors.Is(err, ErrUnknownKey):
 		return problemf(http.StatusNotFound, "unknown_key", "%v", err)
+	case errors.Is(err, operator.ErrNoTask):
+		return problemf(http.StatusNotFound, "unknown_task", "%v", err)
+	case errors.Is(err, operator.ErrTaskEnded):
+		return problemf(http.StatusConflict, "task_ended", "%v", err)
 	case errors.Is(err, pin.ErrChanged):
 		return problemf(http.StatusConflict, "pin_changed", "%v", err)
 	case errors.As(err, &e):

@@ -44,8 +44,8 @@ func (r *adminRoute) hasVerb() bool { return strings.HasSuffix(r.path, "}") }
 // adminRoutes returns all operations. A test compares the OpenAPI document with them.
 func adminRoutes() []*adminRoute {
 	return slices.Concat(statusRoutes(), serverRoutes(), catalogueRoutes(), pinRoutes(), approvalRoutes(),
-		auditRoutes(), statsRoutes(), limitRoutes(), keyRoutes(), configRoutes(), policyRoutes(), eventRoutes(),
-		attachRoutes(), openAPIRoutes())
+		auditRoutes(), statsRoutes(), limitRoutes(), taskRoutes(), keyRoutes(), configRoutes(), policyRoutes(),
+		eventRoutes(), attachRoutes(), openAPIRoutes())
 }
 
 type noQuery struct{}

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
@@ -60,6 +61,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.task = &task.Stages{Leaving: h.leaving}
 	h.calls = h.pipeline()
 	h.tasks.Ring, h.tasks.Run = h.states.Ring, h.run
+	h.tasks.For = func(c *policy.Caller) *task.Caller { return h.For(c).tasks }
 	h.settings = settings
 	h.use(rules)
 	h.servers.Start(set)

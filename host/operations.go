@@ -30,7 +30,7 @@ func (h *Host) Operator() *operator.Operator { return &h.operator }
 
 func newOperator(h *Host) operator.Operator {
 	o := operations{h}
-	return operator.Operator{Logins: o, Servers: o, Sessions: o, Records: o, Limits: o}
+	return operator.Operator{Logins: o, Servers: o, Sessions: o, Records: o, Limits: o, Tasks: &h.tasks}
 }
 
 func (o operations) SetLoginURL(base string, refuse func(p *mcp.Principal) error) {

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -58,6 +60,51 @@ func TestTaskOfOtherPrincipal(t *testing.T) {
 			t.Errorf("cancel: got %v", err)
 		}
 		wantResult(t, task, "a true true")
+	})
+}
+
+// The operator sees the tasks of callers of every form with the tool, the open question and the result, and
+// ends them.
+func TestOperatorSeesTasks(t *testing.T) {
+	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
+		h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up)
+		op := h.Operator()
+		questions := make(chan string)
+		ada := mcptest.Dial(t, h.For(person("ada")), down, tasks.Declare(&mcp.ClientOptions{
+			Elicit: func(_ context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+				if all := op.Tasks.Tasks(); len(all) > 0 {
+					questions <- all[0].Question
+				}
+				return &mcp.ElicitResult{Action: mcp.ElicitDecline}, nil
+			}}, nil))
+		meet := start(t, ada, "a__meet")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := meet.Wait(t.Context())
+			ended <- err
+		}()
+		if got := <-questions; got != "First?" {
+			t.Errorf("got the question %q, want First?", got)
+		}
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if now, result, err := op.Task(t.Context(), op.Tasks.Tasks()[0].ID, false); err != nil || now.Tool != "meet" ||
+			now.Owner.Principal.Subject != "ada" || !now.HasResult || !strings.Contains(string(result), "isError") {
+			t.Errorf("got %+v, %s, %v", now, result, err)
+		}
+		nap := start(t, ada, "a__nap")
+		all := op.Tasks.Tasks()
+		id := all[slices.IndexFunc(all, func(t status.Task) bool { return t.Tool == "nap" })].ID
+		if now, _, err := op.Task(t.Context(), id, true); err != nil || now.Tool != "nap" {
+			t.Errorf("cancel: got %+v, %v", now, err)
+		}
+		if task, err := nap.Get(t.Context()); err != nil || task.Status != tasks.StatusCancelled {
+			t.Errorf("the caller got %+v, %v, want a cancelled task", task, err)
+		}
+		if _, _, err := op.Task(t.Context(), id, true); !errors.Is(err, operator.ErrTaskEnded) {
+			t.Errorf("cancel again: got %v", err)
+		}
 	})
 }
 

@@ -24,7 +24,7 @@ type taskPool struct {
 
 func (v *View) newTasks() *task.Caller {
 	return &task.Caller{Table: &v.host.tasks, Ctx: upstream.WithCaller(v.host.ctx, v.caller),
-		Principal: v.caller.Key(), Publish: taskView{v},
+		Principal: v.caller.Key(), Owner: v.caller, Publish: taskView{v},
 		Senders: func() (all []task.Sender) {
 			for _, s := range v.table.Servers().All {
 				all = append(all, taskPool{v, serverPool(s)})

@@ -28,26 +28,26 @@ type Pending struct {
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
 	// Principal contains the subject and the issuer of the caller. It is empty for the local user.
-	Principal string `json:"principal,omitzero"`
+	Principal string `json:"principal,omitzero" jsonschema:"who sends the request; absent for the local user"`
 	// Client is the name and version that the client sent. They are not verified.
-	Client string `json:"client,omitzero"`
+	Client string `json:"client,omitzero" jsonschema:"what the client calls itself; not verified"`
 	Server string `json:"server"`
 	Method string `json:"method"`
 	// Target is the name or URI that the server uses for the item.
-	Target string `json:"target"`
+	Target string `json:"target" jsonschema:"name or URI that the server uses"`
 	// Arguments are exactly the arguments that the server receives: canonical JSON, except that
 	// numbers are unchanged. For a method without the member arguments, they are its params; see
 	// [policy.Action].
-	Arguments json.RawMessage `json:"arguments,omitzero"`
+	Arguments json.RawMessage `json:"arguments,omitzero" jsonschema:"what the server receives, without secrets"`
 	// Meta is a JSON object with the members of `_meta` that the server receives, except the trace
 	// context. Nil means that the server receives no other member.
-	Meta json.RawMessage `json:"meta,omitzero"`
+	Meta json.RawMessage `json:"meta,omitzero" jsonschema:"members of _meta that the server receives"`
 	// Definition is the definition as the server sent it. Its annotations are claims.
-	Definition json.RawMessage `json:"definition,omitzero"`
+	Definition json.RawMessage `json:"definition,omitzero" jsonschema:"as the server sent it; not trusted"`
 	Rule       string          `json:"rule,omitzero"`
 	Reason     string          `json:"reason,omitzero"`
 	// Answers are the answers that the request accepts.
-	Answers []Answer `json:"answers"`
+	Answers []Answer `json:"answers" jsonschema:"those that can be given"`
 }
 
 // A Record is the entry of a Pending in a state.Store, under its ID and [KindPending].
@@ -65,20 +65,20 @@ type Record struct {
 type Grant struct {
 	ID        string         `json:"id"`
 	Created   time.Time      `json:"created"`
-	Expires   time.Time      `json:"expires,omitzero"` // zero means never
-	Principal string         `json:"principal,omitzero"`
+	Expires   time.Time      `json:"expires,omitzero" jsonschema:"absent for never"`
+	Principal string         `json:"principal,omitzero" jsonschema:"absent for the local user"`
 	Server    string         `json:"server"`
 	Method    string         `json:"method"`
 	Target    string         `json:"target"`
 	Rule      string         `json:"rule,omitzero"`
-	Scope     Answer         `json:"scope"` // [Session] or [Always]
-	Channel   policy.Channel `json:"channel"`
+	Scope     Answer         `json:"scope" jsonschema:"session or always"`
+	Channel   policy.Channel `json:"channel" jsonschema:"how it was approved"`
 	// Approver identifies who gave the grant: the user passed to [Approvals.Decide], the principal
 	// of a client, or host.Options.WebhookName. It may contain characters that change how it is
 	// displayed, and is empty for a grant of an earlier version.
-	Approver string `json:"approver,omitzero"`
+	Approver string `json:"approver,omitzero" jsonschema:"who approved it: OS user, principal, or webhook host"`
 	// Definition is the SHA-256 digest of the definition in canonical form, in hexadecimal digits.
-	Definition string `json:"definition"`
+	Definition string `json:"definition" jsonschema:"digest: the grant is void if the definition changes"`
 	// Session is the SHA-256 digest of the session, for the scope [Session].
 	Session string `json:"session,omitzero"`
 }

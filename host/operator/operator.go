@@ -5,6 +5,8 @@ package operator
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/url"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -25,6 +27,7 @@ type Operator struct {
 	Sessions
 	Records
 	Limits
+	Tasks
 }
 
 // Logins are the logins of callers at servers.
@@ -104,6 +107,24 @@ type Limits interface {
 	CallerLimits() []status.Caller
 	// CallerSettings returns the limits of callers that are in force. They must not be modified.
 	CallerSettings() *config.CallerLimits
+}
+
+// Errors of [Tasks].
+var (
+	ErrNoTask    = errors.New("host: no such task: its server forgot it, or the host was restarted")
+	ErrTaskEnded = errors.New("host: the task has ended already")
+)
+
+// Tasks are the tasks of callers.
+type Tasks interface {
+	// Tasks returns the tasks that callers created or asked about since the host was opened, the newest
+	// first: at most 200 of each of 1,000 principals. It sends no requests.
+	Tasks() []status.Task
+	// Task asks the server of a task about it, and to end it if cancel is true: the server may continue. It
+	// returns the task as the server then describes it. result is the result of the call that became the
+	// task, or its JSON-RPC error, before the policy treats it; nil for a task without a result. The error is
+	// [ErrNoTask] or, with cancel, [ErrTaskEnded], or that of the server.
+	Task(ctx context.Context, id string, cancel bool) (t status.Task, result json.RawMessage, err error)
 }
 
 // Records are the records of events, and what they are made of.

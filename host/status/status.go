@@ -141,3 +141,24 @@ type Rate struct {
 	Burst int `json:"burst" jsonschema:"most requests at once"`
 	Left  int `json:"left" jsonschema:"requests that the caller may send at once now"`
 }
+
+// A Task is a task of a caller, as its server last described it. Status, Message and Question are texts of the
+// server, which must not be trusted.
+type Task struct {
+	// ID identifies the task for operators. It is random, and callers cannot use it.
+	ID      string         `json:"id"`
+	TaskID  string         `json:"taskId,omitzero" jsonschema:"at the server; absent for a task of the gateway"`
+	Server  string         `json:"server"`
+	Tool    string         `json:"tool,omitzero" jsonschema:"name at the server; absent if it is not known"`
+	Owner   *policy.Caller `json:"-"`
+	Status  string         `json:"status" jsonschema:"such as working, input_required or completed"`
+	Message string         `json:"message,omitzero" jsonschema:"of the server about the status; not trusted"`
+	// Question is the first open question of the server. A server of 2025-11-25 asks only while its caller
+	// waits for the result.
+	Question  string    `json:"question,omitzero" jsonschema:"first open question of the server; not trusted"`
+	Created   time.Time `json:"created"`
+	Updated   time.Time `json:"updated,omitzero" jsonschema:"last change that the server reported"`
+	Expires   time.Time `json:"expires,omitzero" jsonschema:"when the server may forget it; absent for never"`
+	Checked   time.Time `json:"checked" jsonschema:"when the server described it"`
+	HasResult bool      `json:"hasResult" jsonschema:"the task ended with a result or an error"`
+}

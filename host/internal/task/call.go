@@ -113,6 +113,7 @@ func (c *Caller) Keep(req *mcp.Request, server string, id Ref, raw mcp.RawResult
 	}
 	k.handle = kept.Handle
 	c.addKept(k)
+	c.note(kept, append(append([]byte{'{'}, k.members(k.status())[1:]...), '}'), true)
 	b := append([]byte(`{"resultType":"task","task":{`), k.members(taskWorking)[1:]...) // tasks begin so
 	return mcp.RawResult(append(b, "}}"...)), nil
 }
@@ -132,9 +133,7 @@ func (c *Call) created(s Sender, server Server, id Ref, raw mcp.RawResult) (mcp.
 	if err != nil {
 		return nil, err
 	}
-	if server.Lists() {
-		c.tasks.issue(t.Ref)
-	}
+	c.tasks.note(t, made, true)
 	switch {
 	case c.caller == Extended && c.server == Extended:
 		return c.tasks.Public(t, raw), nil

@@ -8,7 +8,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -86,33 +85,21 @@ func DigestText(item *catalogue.Item) string {
 const (
 	// maxIssuedTasks limits the tasks of a principal that the table holds.
 	maxIssuedTasks = 200
-	// maxIssuers limits the principals with such tasks: 200,000 tasks occupy about 100 MB.
+	// maxIssuers limits the principals with such tasks.
 	maxIssuers = 1000
 )
 
 // listKey returns the part of the id that is known from a list of the server.
-func (id Ref) listKey() Ref { return Ref{Server: id.Server, Class: id.Class, ID: id.ID} }
+func (id Ref) listKey() Ref { return Ref{Server: id.Server, Class: id.Class, ID: id.ID, Kept: id.Kept} }
 
-// issue records a task that a call of the caller created. In lists, the task must keep the ID that the
-// response to the call contained, because the ID contains the tool. The tool of other tasks is unknown.
-func (c *Caller) issue(id Ref) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own := c.issued.Get(c.Principal)
-	if own == nil {
-		c.issued.Max, own = maxIssuers, &lru.Map[Ref, Ref]{Max: maxIssuedTasks}
-		c.issued.Put(c.Principal, own)
-	}
-	own.Put(id.listKey(), &id)
-}
-
-// issuedRef returns the id that issue recorded for a listed task of the caller, or else listed.
+// issuedRef returns the id that note recorded for a listed task of the caller, or else listed. In lists, a task
+// must keep the ID that the response to the call contained, because the ID contains the tool.
 func (c *Caller) issuedRef(listed Ref) Ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if own := c.issued.Get(c.Principal); own != nil {
-		if id := own.Get(listed.listKey()); id != nil {
-			return *id
+		if k := own.Get(listed.listKey()); k != nil {
+			return k.ref
 		}
 	}
 	return listed

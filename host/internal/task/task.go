@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
 	"github.com/patchbay-mcp/patchbay/internal/seal"
@@ -53,11 +54,12 @@ type Publisher interface {
 type Table struct {
 	Ring *seal.KeyRing
 	Run  func(f func()) // runs f in a goroutine
+	For  func(c *policy.Caller) *Caller
 
 	mu     sync.Mutex // guards the fields below, and the waits
 	waits  map[string]*taskWait
 	kept   keptTasks
-	issued lru.Map[string, lru.Map[Ref, Ref]] // tasks that calls created, by principal; see issue
+	issued lru.Map[string, lru.Map[Ref, known]] // by principal; see note
 }
 
 // A Caller contains the tasks of a caller.
@@ -65,6 +67,7 @@ type Caller struct {
 	*Table
 	Ctx       context.Context // of waits; ends with the host
 	Principal string
+	Owner     *policy.Caller
 	Senders   func() []Sender          // of the servers that the caller may use
 	Sender    func(name string) Sender // nil for another server
 	Publish   Publisher
@@ -110,7 +113,7 @@ func (t *Task) place() Place { return Place{Class: t.Class, Instance: t.Instance
 
 // about sends a request about a task to its server. members contains further members of params,
 // each after a comma.
-func (*Caller) about(
+func (c *Caller) about(
 	ctx context.Context, req *mcp.Request, t *Task, method string, members []byte,
 ) (mcp.RawResult, error) {
 	inner := *req
@@ -123,6 +126,9 @@ func (*Caller) about(
 	raw, ok := res.(mcp.RawResult)
 	if !ok || !jsonscan.IsObject(raw) || raw.ResultType() != driver.ResultComplete {
 		return nil, invalidTask(t.Server, "%s: the result is not a complete object", method)
+	}
+	if (method == MethodGet || method == MethodCancel) && jsonscan.Has(raw, "status") {
+		c.note(t, raw, false)
 	}
 	return raw, nil
 }

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
@@ -38,8 +37,8 @@ func (s *Conn) noteTask(res mcp.RawResult) {
 	if !ok {
 		ttl, _ = jsonscan.Get(object, "ttl") // of 2025-11-25
 	}
-	if ms, err := strconv.ParseInt(string(ttl), 10, 64); err == nil && ms >= 0 {
-		keep = min(keep, time.Duration(min(ms, int64(maxTaskTime/time.Millisecond)))*time.Millisecond)
+	if d, err := time.ParseDuration(string(ttl) + "ms"); err == nil && d >= 0 {
+		keep = min(keep, d)
 	}
 	switch string(status) {
 	case `"completed"`, `"failed"`, `"cancelled"`:

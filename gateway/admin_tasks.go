@@ -1,0 +1,48 @@
+package gateway
+
+import (
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/host/status"
+)
+
+func taskRoutes() []*adminRoute {
+	return []*adminRoute{
+		getRoute("/tasks", "Tasks of callers, the newest first, as their servers last described them",
+			(*adminRequest).tasks),
+		getRoute("/tasks/{name}", "A task as its server describes it now, with its result",
+			func(r *adminRequest, _ *noQuery) (*taskEntry, error) { return r.task(false) }),
+		postRoute("/tasks/{name}", "cancel", "Ask the server of a task to end it",
+			func(r *adminRequest, _ *noBody) (*taskEntry, error) { return r.task(true) }),
+	}
+}
+
+// A taskPage is a page of tasks.
+type taskPage struct {
+	Tasks      []taskEntry `json:"tasks"`
+	NextCursor int         `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
+}
+
+// A taskEntry is a task with its caller.
+type taskEntry struct {
+	status.Task
+	Caller *adminCaller    `json:"caller"`
+	Result json.RawMessage `json:"result,omitzero" jsonschema:"of the call, or its JSON-RPC error; not trusted"`
+}
+
+func (r *adminRequest) tasks(q *pageQuery) (*taskPage, error) {
+	res := &taskPage{Tasks: []taskEntry{}}
+	all, next := page(r.host().Operator().Tasks.Tasks(), q.Cursor, limitOr(q.Limit))
+	for i := range all {
+		res.Tasks = append(res.Tasks, taskEntry{all[i], newAdminCaller(all[i].Owner), nil})
+	}
+	res.NextCursor = next
+	return res, nil
+}
+
+func (r *adminRequest) task(cancel bool) (*taskEntry, error) {
+	t, result, err := r.host().Operator().Task(r.Context(), r.name, cancel)
+	caller := newAdminCaller(t.Owner)
+	r.detail = map[string]any{"server": t.Server, "tool": t.Tool, "owner": caller}
+	return &taskEntry{t, caller, result}, err
+}

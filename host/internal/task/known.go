@@ -1,0 +1,152 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/operator"
+	"github.com/patchbay-mcp/patchbay/host/status"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/lru"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A known is a task that a call created, or that its caller asked about. The lock of the table guards it.
+type known struct {
+	status.Task
+	ref    Ref
+	handle string
+}
+
+// note records a task that a call of the caller created, or the response of a server about a task.
+func (c *Caller) note(t *Task, raw []byte, created bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.issued.Get(c.Principal)
+	if own == nil {
+		c.issued.Max, own = maxIssuers, &lru.Map[Ref, known]{Max: maxIssuedTasks}
+		c.issued.Put(c.Principal, own)
+	}
+	k, text := own.Get(t.listKey()), func(key string) string { return shortened(jsonscan.GetString(raw, key)) }
+	if k == nil || created {
+		k = &known{status.Task{ID: rand.Text(), TaskID: t.ID, Server: t.Server, Tool: t.Tool, Owner: c.Owner,
+			Created: time.Now()}, t.Ref, t.Handle}
+		if at, err := time.Parse(time.RFC3339, text("createdAt")); err == nil && !created && at.Before(k.Created) {
+			k.Created = at // before a restart of the host
+		}
+		own.Put(t.listKey(), k)
+	}
+	k.Status, k.Message, k.Checked = text("status"), text("statusMessage"), time.Now()
+	k.HasResult = k.Status == taskCompleted || k.Status == taskFailed
+	k.Updated, _ = time.Parse(time.RFC3339, text("lastUpdatedAt")) // zero without a valid time
+	ttl, ok := jsonscan.Get(raw, "ttlMs")
+	if !ok {
+		ttl, _ = jsonscan.Get(raw, "ttl")
+	}
+	k.Expires = time.Time{}
+	if left, err := time.ParseDuration(string(ttl) + "ms"); err == nil { // a longer time is none
+		k.Expires = k.Created.Add(left)
+	}
+	requests, _ := jsonscan.Get(raw, "inputRequests")
+	k.Question = questionOf(requests)
+}
+
+// questionOf returns the first of the questions of a task in words, or "".
+func questionOf(requests []byte) string {
+	for _, request := range jsonscan.Members(requests) {
+		params, _ := jsonscan.Get(request, "params")
+		return shortened(cmp.Or(jsonscan.GetString(params, "message"), jsonscan.GetString(request, "method")))
+	}
+	return ""
+}
+
+// shortened returns the beginning of a text of a server, which the table holds for long.
+func shortened(text string) string {
+	const most = 500
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
+}
+
+// all returns the tasks that have not expired. The caller locks the table.
+func (t *Table) all() (found []*known) {
+	t.issued.All(func(_ string, own *lru.Map[Ref, known]) {
+		own.All(func(_ Ref, k *known) {
+			if k.Expires.IsZero() || time.Now().Before(k.Expires) {
+				found = append(found, k)
+			}
+		})
+	})
+	return found
+}
+
+// Tasks returns the tasks of all callers; see [operator.Tasks].
+func (t *Table) Tasks() (all []status.Task) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, k := range t.all() {
+		if w := t.waits[k.Owner.Key()+"\n"+k.handle]; w != nil && w.open != nil {
+			k.Question = questionOf(w.open) // a server of 2025-11-25 asks who waits for the result
+		}
+		all = append(all, k.Task)
+	}
+	slices.SortFunc(all, func(a, b status.Task) int {
+		return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// Task asks the server of a task about it, or to end it; see [operator.Tasks]. It sends requests as a client of
+// 2025-11-25, which receives questions only with the result.
+func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Task, _ json.RawMessage, err error) {
+	t.mu.Lock()
+	all := t.all()
+	n := slices.IndexFunc(all, func(k *known) bool { return k.ID == id })
+	t.mu.Unlock()
+	if n < 0 {
+		return now, nil, operator.ErrNoTask
+	}
+	c := t.For(all[n].Owner)
+	about, err := c.Open(all[n].handle)
+	if err != nil { // the caller may not use the server any more
+		return now, nil, operator.ErrNoTask
+	}
+	send := func(method string) (raw mcp.RawResult, err error) {
+		req, err := mcp.NewRequest(&jsonrpc.Message{Method: method, Params: []byte(`{"_meta":{"` +
+			wire.MetaProtocolVersion + `":"` + wire.VersionNovember2025 + `","` +
+			wire.MetaClientCapabilities + `":{}}}`)})
+		if err == nil {
+			var res mcp.Result
+			res, err = c.Serve(ctx, req, about)
+			raw, _ = res.(mcp.RawResult)
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		now = all[n].Task
+		return raw, err
+	}
+	var raw mcp.RawResult
+	_, err = send(MethodGet)
+	fault, ok := errors.AsType[*mcp.Error](err)
+	switch {
+	case ok && fault.Code == mcp.CodeInvalidParams:
+		err = operator.ErrNoTask
+	case err != nil:
+	case cancel && isFinal(now.Status):
+		err = operator.ErrTaskEnded
+	case cancel:
+		_, err = send(MethodCancel)
+	case now.HasResult:
+		raw, err = send(MethodResult)
+		if fault, ok := errors.AsType[*mcp.Error](err); ok { // of the call that became the task
+			raw, err = json.Marshal(fault)
+		}
+	}
+	return now, json.RawMessage(raw), err
+}
