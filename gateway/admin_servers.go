@@ -44,15 +44,8 @@ type limitsEntry struct {
 
 // An instanceEntry is the condition of a connection. See [status.Instance].
 type instanceEntry struct {
-	ID         string       `json:"id,omitzero"`
-	State      status.State `json:"state"`
-	Since      time.Time    `json:"since,omitzero"`
-	Caller     *adminCaller `json:"caller,omitzero"`
-	PID        int          `json:"pid"`
-	Revision   string       `json:"revision,omitzero"`
-	Requests   int          `json:"requests"`
-	Suspended  int          `json:"suspended"`
-	Unenforced []string     `json:"unenforced,omitzero"`
+	status.Instance
+	Caller *adminCaller `json:"caller,omitzero"`
 }
 
 func newServerEntry(u *host.Upstream) *serverEntry {
@@ -70,8 +63,7 @@ func newServerEntry(u *host.Upstream) *serverEntry {
 		e.Exit = cut(s.Exit.Error(), maxProblem)
 	}
 	for _, i := range s.Instances {
-		e.Instances = append(e.Instances, instanceEntry{i.ID, i.State, i.Since, newAdminCaller(i.Caller), i.PID,
-			i.Revision, i.Requests, i.Suspended, i.Unenforced})
+		e.Instances = append(e.Instances, instanceEntry{i, newAdminCaller(i.Caller)})
 	}
 	return e
 }

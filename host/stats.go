@@ -14,29 +14,31 @@ import (
 
 // Stats contains figures of a [Host]: at one moment, or since it was opened.
 type Stats struct {
-	Servers   map[status.State]int // the number of servers in each state; a state without servers is absent
-	Instances int                  // connections and attempts to connect
+	Servers   map[status.State]int `json:"servers" jsonschema:"number of servers by state"`
+	Instances int                  `json:"instances" jsonschema:"connections and attempts to connect"`
 	// Processes is the number of processes of commands, and MaxProcesses the most of them; see
 	// [config.CallerLimits.Processes].
-	Processes, MaxProcesses int
-	Requests, Suspended     int // requests in progress, and requests that wait for an answer of their caller
+	Processes    int `json:"processes" jsonschema:"processes of servers that are commands"`
+	MaxProcesses int `json:"maxProcesses" jsonschema:"the setting limits.processes"`
+	Requests     int `json:"requests" jsonschema:"requests to servers in progress"`
+	Suspended    int `json:"suspended" jsonschema:"wait for an answer of their caller"`
 	// ByServer contains the figures of each server by its name in the configuration.
-	ByServer map[string]ServerStats
+	ByServer map[string]ServerStats `json:"byServer"`
 	// Decisions counts the decisions of the policy about requests, results and questions. Decisions
 	// about lists do not count.
-	Decisions map[DecisionKind]uint64
+	Decisions map[DecisionKind]uint64 `json:"-"`
 	// Approvals counts the requests that required an approval, by outcome: "approved", "granted"
 	// (by an earlier approval), "denied", "expired", "cancelled", or "failed" if no channel could
 	// ask.
-	Approvals map[string]uint64
-	// Spilled is the number of results that are kept for their callers, and SpilledBytes their size.
-	Spilled, SpilledBytes int
+	Approvals    map[string]uint64 `json:"approvals" jsonschema:"requests that required an approval, by outcome"`
+	Spilled      int               `json:"spilled" jsonschema:"results that are kept for their callers"`
+	SpilledBytes int               `json:"spilledBytes" jsonschema:"size of these results"`
 	// RecordsWaiting counts the records that wait to be stored, and RecordsLost the lost records.
 	// The figures come from the method Backlog() (waiting int, lost uint64) of the Recorder, or of
 	// the Recorder that its method Unwrap() Recorder returns. Without such a method, RecordsLost
 	// counts the records for which the Recorder returned an error.
-	RecordsWaiting int
-	RecordsLost    uint64
+	RecordsWaiting int    `json:"recordsWaiting" jsonschema:"records that wait to be stored"`
+	RecordsLost    uint64 `json:"recordsLost" jsonschema:"records that were not stored"`
 }
 
 // A DecisionKind is a kind of decisions of a [policy.Policy].

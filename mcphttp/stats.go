@@ -10,14 +10,14 @@ import (
 
 // Stats are the figures of a [Handler] at a moment.
 type Stats struct {
-	Sessions      int // open sessions
-	Streams       int // GET requests in progress, which are the streams of sessions
-	Subscriptions int // subscriptions in progress (2026-07-28)
-	InFlight      int // other requests in progress
+	Sessions      int `json:"sessions" jsonschema:"open sessions"`
+	Streams       int `json:"streams" jsonschema:"streams of sessions in progress"` // their GET requests
+	Subscriptions int `json:"subscriptions" jsonschema:"subscriptions in progress"` // of 2026-07-28
+	InFlight      int `json:"inFlight" jsonschema:"other requests in progress"`
 	// Refused is the number of HTTP requests since the start that had a status of 400 or more, by
 	// reason: the limit that was reached, such as "too many sessions", or else the name of the
 	// status.
-	Refused map[string]int64
+	Refused map[string]int64 `json:"refused" jsonschema:"requests with a status of 400 or more, by reason"`
 }
 
 // Stats returns the figures of the handler, for metrics. It is safe for concurrent use, and fast.

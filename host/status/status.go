@@ -59,18 +59,19 @@ type Server struct {
 // command.
 type Instance struct {
 	// ID identifies the instance. It is random.
-	ID    string
-	State State
-	Since time.Time
+	ID    string    `json:"id,omitzero"`
+	State State     `json:"state"`
+	Since time.Time `json:"since,omitzero"`
 	// Caller is the caller that the instance serves, if it does not serve all.
-	Caller *policy.Caller
+	Caller *policy.Caller `json:"-"`
 	// PID is the id of the process, zero if it is not known.
-	PID                 int
-	Revision            string
-	Requests, Suspended int
+	PID       int    `json:"pid"`
+	Revision  string `json:"revision,omitzero"`
+	Requests  int    `json:"requests"`
+	Suspended int    `json:"suspended"`
 	// Unenforced lists the limits of the process that the system cannot enforce, such as "cpu". It
 	// is empty unless the setting bestEffort allows the process to run without them.
-	Unenforced []string
+	Unenforced []string `json:"unenforced,omitzero"`
 }
 
 // Limits contains the figures of the limits of a server at a moment. Package host/config declares the
