@@ -1,6 +1,10 @@
 package capture
 
-import "github.com/patchbay-mcp/patchbay/mcp"
+import (
+	"encoding/json"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
 
 // NewSmall returns a ring of few exchanges and bytes.
 func NewSmall(exchanges, bytes int) *Ring {
@@ -28,6 +32,16 @@ func (r *Ring) Held() (size, frames int) {
 // Frames returns a function for frames of a connection.
 func (r *Ring) Frames(server string) func(mcp.Frame) {
 	return r.connection(server, "").frame
+}
+
+// WireText returns the text of an exchange in an event.
+func (r *Ring) WireText(id uint64) []byte {
+	x, frames, _ := r.Get(id)
+	text, err := json.Marshal(onWire(&x, frames))
+	if err != nil {
+		panic(err)
+	}
+	return text
 }
 
 const (

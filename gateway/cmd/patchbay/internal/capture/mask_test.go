@@ -42,7 +42,7 @@ func hex(c rune) string {
 	return text
 }
 
-// checkSecrets tests that no frame, summary or export contains a secret, in any form.
+// checkSecrets tests that no frame, summary, event or export contains a secret, in any form.
 func checkSecrets(t *testing.T, ring *capture.Ring) {
 	t.Helper()
 	var out bytes.Buffer
@@ -56,6 +56,7 @@ func checkSecrets(t *testing.T, ring *capture.Ring) {
 		_, frames, _ := ring.Get(x.ID)
 		text, _ := json.Marshal(x)
 		out.Write(text)
+		out.Write(ring.WireText(x.ID))
 		for _, f := range frames {
 			out.WriteString(f.Text)
 		}

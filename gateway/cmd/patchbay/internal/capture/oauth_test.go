@@ -206,6 +206,9 @@ func TestLoginsAppearWithoutSecrets(t *testing.T) {
 			t.Errorf("got %s, want %s", text, want)
 		}
 	}
+	for _, id := range ids {
+		text += string(ring.WireText(id))
+	}
 	var har strings.Builder
 	if err := ring.WriteHAR(&har, ids); err != nil {
 		t.Error(err)

@@ -109,3 +109,45 @@ func TestTrafficIsExported(t *testing.T) {
 		t.Error("a stranger may export the traffic")
 	}
 }
+
+// No page and no export of Traffic contains a secret of the configuration or of a schema.
+func TestTrafficShowsNoSecrets(t *testing.T) {
+	mcptest.NoLeaks(t)
+	ring := capture.New(&capture.Options{Always: true})
+	ring.SetMask(func(text string) string { return strings.ReplaceAll(text, "s3cr3t", "[hidden]") })
+	server := mcp.NewServer("srv", "1", nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "log_in"}, func(_ context.Context, in struct {
+		Password string `json:"password" jsonschema:"format=password"`
+	}) (string, error) {
+		return "welcome, s3cr3t", nil
+	})
+	c, err := mcp.Connect(t.Context(), ring.Connect(mcp.InMemory(server), "srv", "ann"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, err := range c.Tools(t.Context()) { // whose schema names the secret
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.CallTool(t.Context(), "log_in", json.RawMessage(`{"password":"hunter\u0032"}`)); err != nil {
+		t.Fatal(err)
+	}
+	v := consoletest.New(t, func(o *console.Options) { o.Capture = ring }).Visitor()
+	for _, x := range ring.Find(nil, 0, 100) {
+		id := fmt.Sprint(x.ID)
+		for _, path := range []string{"/traffic?id=" + id, "/traffic/export?format=har&id=" + id} {
+			text := v.See(path)
+			for _, secret := range []string{"s3cr3t", "hunter"} {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s: the page contains %s:\n%s", path, secret, text)
+				}
+			}
+		}
+	}
+	if text := v.See("/traffic/export?q=method:tools/call&format=recording"); strings.Contains(text, "hunter") ||
+		strings.Contains(text, "s3cr3t") || !strings.Contains(text, "log_in") {
+		t.Errorf("recording: got %s", text)
+	}
+}
