@@ -99,13 +99,14 @@ func failures(t *testing.T) map[string]consoleFailure {
 			`"authorization_servers":["$URL"]}`}), "metadata", "resource"},
 		"no-issuer": {guarded(t, map[string]string{resourcePath: resource}), "server-metadata", ""},
 		"wrong-issuer": {guarded(t, map[string]string{resourcePath: resource,
-			issuerPath: `{"issuer":"https://other.example",` + endpoints + pkce}), "server-metadata", "issuer"},
+			issuerPath: `{"issuer":"https://other.example",` + endpoints + pkce}), "server-metadata",
+			"correct the metadata of the authorization server"},
 		"no-pkce": {guarded(t, map[string]string{resourcePath: resource,
 			issuerPath: `{"issuer":"$URL",` + endpoints + `}`}),
 			"server-metadata", `"code_challenge_methods_supported": ["S256"]`},
 		"no-program":  {map[string]any{"command": "/no/such/program"}, "program", ""},
 		"exit-3":      {shellEntry("echo 'Error: DATABASE_URL is missing' >&2; exit 3"), "start", ""},
-		"print":       {shellEntry("echo 'Listening on port 1'; exit 1"), "start", ""},
+		"print":       {shellEntry("echo 'Listening on port 1'; exit 1"), "output", "log to standard error"},
 		"no-response": {shellEntry("exec sleep 600"), "start", ""},
 	}
 }
@@ -118,7 +119,8 @@ func TestConsoleFailures(t *testing.T) {
 	for name, f := range all {
 		entries[name] = f.entry
 	}
-	text := must(json.Marshal(map[string]any{"mcpServers": entries}))(t)
+	text := must(json.Marshal(map[string]any{"mcpServers": entries, "patchbay": map[string]any{
+		"servers": map[string]any{"no-response": map[string]any{"startTimeout": "5s"}}}}))(t)
 	w := startConsole(t, string(text), "--timeout", "5s")
 	base, _, _ := strings.Cut(w.url, "/login")
 	p := newWatchedTab(t, browser)
