@@ -276,3 +276,48 @@ func TestConsoleRefusesOtherTargets(t *testing.T) {
 		}
 	}
 }
+
+// The flag --capture overrides the setting capture. Settings shows the effective value, and Traffic the recorded
+// traffic.
+func TestGatewayRecordsTraffic(t *testing.T) {
+	see := func(browser *http.Client, address string) string {
+		res, err := browser.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: got %d, %v", address, res.StatusCode, err)
+		}
+		return string(text)
+	}
+	for name, test := range map[string]struct{ setting, flag, want string }{
+		"default": {"", "", "summaries"},
+		"setting": {`"capture": "off"`, "", "off"},
+		"flag":    {`"capture": "off"`, "always", "always"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir() + "/mcp.json"
+			writeFile(t, path, `{"mcpServers": {"a": {"command": "true"}}, "patchbay": {`+test.setting+`}}`)
+			withConsoleOf(t, "", func(p *cmdutil.Factory) { p.IO.Err.Terminal = true }, func(urls <-chan string) {
+				withLogin(t, <-urls, func(browser *http.Client, base string) {
+					row := `/capture</td><td class="data">` + test.want + `</td>`
+					if text := see(browser, base+"/settings"); !strings.Contains(text, row) {
+						t.Errorf("the settings lack capture %s:\n%s", test.want, text)
+					}
+					isRecorded := strings.Contains(see(browser, base+"/traffic"), "/traffic/export")
+					if isRecorded != (test.want != "off") {
+						t.Errorf("the page shows recorded traffic: %t", isRecorded)
+					}
+				})
+			}, "gateway", "--config", path, "--addr", "127.0.0.1:0", "--console=127.0.0.1:0", "--capture="+test.flag)
+		})
+	}
+	path := t.TempDir() + "/mcp.json"
+	writeFile(t, path, `{"mcpServers": {"a": {"command": "true"}}}`)
+	o := patchbay(t, "", "gateway", "--config", path, "--capture", "some")
+	if o.status != exit.Usage || !strings.Contains(o.stderr, "must be off, summaries or always") {
+		t.Errorf("--capture some: got %d, %s", o.status, o.stderr)
+	}
+}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -20,12 +21,20 @@ func (g *Run) settingsInForce(context.Context) (all []gateway.Setting, err error
 	if err != nil {
 		return nil, err
 	}
+	recorded := map[bool]string{true: "summaries", false: "off"}[g.Config.Capture != nil]
+	settings.Capture = cmp.Or(g.Capture, settings.Capture, recorded)
 	text, err := json.Marshal(map[string]any{"patchbay": settings})
 	if err != nil {
 		return nil, err
 	}
 	effective, _ := rawjson.Get([]byte(g.mask.Masked(text)), "patchbay")
-	return appendSettings(all, "", effective, f.Extra["patchbay"], f.Path), nil
+	all = appendSettings(all, "", effective, f.Extra["patchbay"], f.Path)
+	for i := range all {
+		if all[i].Path == "/capture" && g.Capture != "" {
+			all[i].Origin = "--capture"
+		}
+	}
+	return all, nil
 }
 
 // appendSettings appends the values within a JSON value other than the policy, which has a page of
