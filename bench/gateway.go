@@ -75,7 +75,8 @@ func catalogueGatewayWorkloads() []workload {
 			all = append(all, w)
 		}
 	}
-	return append(append(all, catalogueGatewayMeasures()...), catalogueGatewayPins(), catalogueGatewayColdList())
+	return append(append(all, catalogueGatewayMeasures()...), catalogueGatewayPins(), catalogueGatewayColdList(),
+		catalogueGatewayCapture())
 }
 
 // catalogueGatewayCells are calls over HTTP on both sides.
