@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -180,10 +181,12 @@ func (p *tab) screenshot(name string) {
 // screenshotOn is screenshot on other screens.
 func (p *tab) screenshotOn(name string, screens []screen) {
 	p.t.Helper()
-	dir := os.Getenv("PATCHBAY_SCREENSHOTS")
-	if dir == "" {
-		dir = p.t.ArtifactDir()
-	}
+	p.screenshotIn(cmp.Or(os.Getenv("PATCHBAY_SCREENSHOTS"), p.t.ArtifactDir()), name, screens)
+}
+
+// screenshotIn is screenshotOn with another folder.
+func (p *tab) screenshotIn(dir, name string, screens []screen) {
+	p.t.Helper()
 	for _, s := range screens {
 		p.showOn(s)
 		if p.scrollsSideways() {

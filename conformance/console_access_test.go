@@ -2,7 +2,6 @@ package conformance_test
 
 import (
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -18,7 +17,7 @@ func needAxe(t *testing.T) string {
 // accessScreens are the sizes and themes in which each page must be usable.
 var accessScreens = []screen{
 	{"wide screen", 1280, 800, "light", nil}, {"dark wide screen", 1280, 800, "dark", nil},
-	{"phone", 390, 844, "light", phone}, {"dark phone", 390, 844, "dark", phone},
+	{"phone", 360, 800, "light", phone}, {"dark phone", 360, 800, "dark", phone},
 	{"wide screen at 400 %", 320, 256, "light", nil},
 }
 
@@ -56,52 +55,16 @@ func (p *watchedTab) hasNoBarriers(name, axe string) {
 	p.do("restore the viewport", chromedp.EmulateReset())
 }
 
-// TestConsoleAccess examines each screen of the navigation, the page that its first row opens, and
-// the pages outside the navigation. A new screen is examined without a change of this test.
+// TestConsoleAccess examines each state of the screens, light and dark, on a wide screen, on a
+// phone and at 400 %.
 func TestConsoleAccess(t *testing.T) {
 	axe, browser := needAxe(t), startBrowser(t)
-	w := startConsole(t, consoleServers)
-	p := newWatchedTab(t, browser)
-	base, _, _ := strings.Cut(w.url, "/login")
-	p.open(base + "/")
-	p.waitForText("valid for two minutes")
-	p.hasNoBarriers("the login page", axe)
-	p.open(w.url)
-	p.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
-	p.click("#server-crawler form[action='/servers/restart'] button")
-	p.waitFor("the failed server", `document.querySelector("#server-crawler .problem") !== null`)
-	const links = `[...document.querySelectorAll("nav[aria-label='Screens'] a")].map((a) => a.href).join("\n")`
-	screens := strings.Fields(p.read(chromedp.Evaluate[string](links)))
-	if len(screens) < 3 {
-		t.Fatalf("got the screens %q, want those of the navigation", screens)
-	}
-	runATool(p, base)
-	for _, at := range screens {
-		p.open(at)
-		name := "the screen " + strings.TrimPrefix(at, base)
-		p.waitFor(name, settled)
+	see := func(p *watchedTab, name string) {
+		t.Helper()
 		p.hasNoBarriers(name, axe)
-		const first = `document.querySelector("main [data-row] a[data-primary]")?.href ?? ""`
-		if row := p.read(chromedp.Evaluate[string](first)); row != "" {
-			p.open(row)
-			p.waitFor("the first row of "+name, settled)
-			p.hasNoBarriers("the first row of "+name+" at "+strings.TrimPrefix(row, base), axe)
-		}
 	}
-	p.open(base + "/doctor?server=crawler")
-	p.click("form[action='/doctor/run'] button")
-	p.waitForText("copy report")
-	p.hasNoBarriers("the doctor", axe)
-	p.open(base + "/none")
-	p.waitForText("there is no page")
-	p.hasNoBarriers("the page of an error", axe)
-	p.do("show the keys", chromedp.KeyEvent("?"))
-	p.waitFor("the keys", `document.querySelector("dialog[open]") !== null`)
-	p.hasNoBarriers("the keys", axe)
-	p.do("close the keys", chromedp.KeyEvent("\x1b"))
-	p.do("open the palette", chromedp.KeyEvent("k", chromedp.KeyModifiers(controlKey)))
-	p.waitFor("the palette", `document.querySelectorAll("dialog.palette[open] li").length > 3`)
-	p.hasNoBarriers("the palette", axe)
+	visitConsole(t, browser, see)
+	visitGateway(t, browser, see)
 }
 
 // settled reports whether a page and its stream are loaded. A page without a stream shows no

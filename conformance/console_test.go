@@ -252,66 +252,6 @@ func (k *link) cut() {
 	k.conns = nil
 }
 
-// consoleScreens are the sizes and themes of screenshots of the console.
-var consoleScreens = []screen{
-	{"light", 1440, 900, "light", nil}, {"dark", 1440, 900, "dark", nil},
-	{"phone", 390, 844, "light", phone}, {"phone-dark", 390, 844, "dark", phone},
-	{"zoom", 320, 256, "light", nil}, // 1280 pixels at 400 %
-}
-
-// consoleServers contains a server in each state.
-const consoleServers = `{"mcpServers": {
-	"github": {"command": "PATCHBAY", "args": ["serve", "--stdio", "--tasks", "memory"]},
-	"files": {"command": "PATCHBAY", "args": ["serve", "--stdio", "--tasks", "memory"]},
-	"crawler": {"command": "sh", "args": ["-c", "echo 'Error: CRAWL_TOKEN is not set' >&2; exit 3"]},
-	"search": {"url": "http://127.0.0.1:9/mcp"}}}`
-
-// TestConsoleScreens takes screenshots of each screen, light and dark, on a desktop and a phone.
-func TestConsoleScreens(t *testing.T) {
-	browser := startBrowser(t)
-	w := startConsole(t, consoleServers)
-	link := newLink(t, consoleAddr.FindString(w.url))
-	w.url = consoleAddr.ReplaceAllString(w.url, link.addr)
-	p := newWatchedTab(t, browser)
-	base, _, _ := strings.Cut(w.url, "/login")
-	p.open(base + "/")
-	p.waitForText("valid for two minutes")
-	p.screenshotOn("console-login", consoleScreens)
-	p.open(w.url)
-	p.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
-	for _, want := range [][2]string{{"github", "details.tools"}, {"crawler", ".problem"}, {"search", ".problem"}} {
-		p.click("#server-" + want[0] + " form[action='/servers/restart'] button")
-		p.waitFor("the state of "+want[0], fmt.Sprintf("document.querySelector(%q) !== null", "#server-"+want[0]+" "+want[1]))
-	}
-	p.waitFor("no messages", `document.querySelector("#toast").childElementCount === 0`)
-	p.screenshotOn("console-overview", consoleScreens)
-	p.do("show the keys", chromedp.KeyEvent("?"))
-	p.waitFor("the keys", `document.querySelector("dialog[open]") !== null`)
-	p.screenshotOn("console-keys", consoleScreens)
-	p.do("close the keys", chromedp.KeyEvent("\x1b"))
-	runATool(p, base)
-	const links = `[...document.querySelectorAll("nav[aria-label='Screens'] a")].map((a) => a.pathname).join("\n")`
-	for _, path := range strings.Fields(p.read(chromedp.Evaluate[string](links)))[1:] { // the first is the overview
-		p.open(base + path)
-		p.waitFor(path, settled)
-		p.screenshotOn("console"+strings.ReplaceAll(path, "/", "-"), consoleScreens[:4])
-	}
-	p.open(base + "/doctor?server=crawler")
-	p.click("form[action='/doctor/run'] button")
-	p.waitForText("copy report")
-	p.screenshotOn("console-doctor", consoleScreens[:4])
-	p.open(base + "/")
-	p.waitFor("the overview again", settled)
-	p.click("#server-github details summary")
-	link.cut()
-	p.waitFor("the message", `document.querySelector("#banner.lost:not([hidden])") !== null`)
-	p.screenshotOn("console-disconnected", consoleScreens)
-	link.restore()
-	p.open(base + "/none")
-	p.waitForText("there is no page")
-	p.screenshotOn("console-error", consoleScreens)
-}
-
 // Keys of the console open screens, move between rows and show the help.
 func TestConsoleKeys(t *testing.T) {
 	browser := startBrowser(t)
