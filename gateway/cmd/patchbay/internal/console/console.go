@@ -43,6 +43,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/serverpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/settings"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -231,7 +232,7 @@ func (c *Console) newScreens() []*page.Screen {
 		all = append(all, screen)
 	}
 	all = append(all, explore.New(c.site, run))
-	all = append(all, limits.New(), metrics.New())
+	all = append(all, limits.New(), metrics.New(), tasks.New(c.site))
 	if s := keys.New(c.site); s != nil {
 		all = append(all, s)
 	}
