@@ -1,5 +1,5 @@
-// Package limits is the screen of the web console with the limits of servers, and the requests that
-// they refused.
+// Package limits is the screen of the web console with the limits of servers and callers, and the requests
+// that the limits refused.
 package limits
 
 import (
@@ -7,12 +7,19 @@ import (
 	"embed"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/host/status"
 )
+
+// maxUses is the number of callers whose use of budgets and rates a page shows.
+const maxUses = 100
 
 // limitsEvery is how often the screen is rendered: no event reports that a request begins.
 const limitsEvery = 2 * time.Second
@@ -27,11 +34,38 @@ func New() *page.Screen {
 	}}
 }
 
-// A limitsPage is the data of templates/limits.html: the responses of GET /servers and GET
-// /callers.
+// A limitsPage is the data of templates/limits.html: the responses of GET /servers, GET /callers and GET
+// /limits.
 type limitsPage struct {
 	Servers []server `json:"servers"`
 	Callers []caller `json:"callers"`
+	Budgets budgets  `json:"-"`
+}
+
+// budgets contains the limits of callers in force, and how far each caller used them.
+type budgets struct {
+	PerCaller   string    `json:"perCaller"`
+	PerTool     string    `json:"perTool"`
+	CallsPerDay int64     `json:"callsPerDay"` // 0 for no limit
+	BytesPerDay int64     `json:"bytesPerDay"` // 0 for no limit
+	Resets      time.Time `json:"resets"`
+	Callers     []use     `json:"callers"`
+	NextCursor  int       `json:"nextCursor"`
+	Link        string    `json:"-"` // the URL of the next callers, or ""
+}
+
+// A use is what a caller used of the limits.
+type use struct{ status.Caller }
+
+// Who returns the caller in words.
+func (u *use) Who() string { return cmp.Or(u.Subject, "local user") }
+
+// Size returns a number of bytes in words.
+func (*budgets) Size(n int64) string { return term.FormatBytes(int(n)) }
+
+// Percent returns how much of a limit is used.
+func (b *budgets) Percent(used, limit int64) int {
+	return int(min(100*float64(used)/float64(max(limit, 1)), 100))
 }
 
 // A server is a row of the servers.
@@ -106,6 +140,15 @@ func view(r *page.Request) (*page.View, error) {
 	if err := r.Get("/callers", p); err != nil {
 		return nil, err
 	}
+	b, after := &p.Budgets, cmp.Or(r.URL.Query().Get("after"), "0")
+	query := url.Values{"cursor": {after}, "limit": {strconv.Itoa(maxUses)}}
+	if err := r.Get("/limits?"+query.Encode(), b); err != nil {
+		return nil, err
+	}
+	if b.NextCursor > 0 {
+		b.Link = "/limits?after=" + strconv.Itoa(b.NextCursor)
+	}
 	return &page.View{Template: "limits", Data: p, Every: limitsEvery, Fragments: []page.Fragment{
-		{ID: "limited-servers", Part: "servers", Data: p}, {ID: "limited-callers", Part: "callers", Data: p}}}, nil
+		{ID: "limited-servers", Part: "servers", Data: p}, {ID: "limited-budgets", Part: "budgets", Data: b},
+		{ID: "limited-callers", Part: "callers", Data: p}}}, nil
 }

@@ -1,9 +1,11 @@
 package limits_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -25,4 +27,28 @@ func TestLimitsShowServersAndCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Await("/limits", "&lt;ann&gt;")
+}
+
+// The page shows how far a caller used the budgets of the day and its rates.
+func TestLimitsShowBudgets(t *testing.T) {
+	fs := mcp.NewServer("fs", "1", nil)
+	mcp.AddTool(fs, &mcp.Tool{Name: "read"}, func(context.Context, struct{}) (string, error) { return "text", nil })
+	g, h := consoletest.Gateway(t, `{"mcpServers": {"fs": {"command": "x"}}, "patchbay": {"limits": {"callsPerDay": 4,
+		"bytesPerDay": "2KiB", "perTool": "20/h"}}}`, map[string]*mcp.Server{"fs": fs}, nil)
+	v := consoletest.New(t, func(o *console.Options) { o.Admin = g.AdminClient }).Visitor()
+	if text := v.See("/limits"); !strings.Contains(text, "4 calls and 2.0 kB") ||
+		!strings.Contains(text, "No caller has used a part of a budget") {
+		t.Errorf("before a request: got %s", text)
+	}
+	c := mcptest.Dial(t, h.For(&policy.Caller{Principal: &mcp.Principal{Subject: "<ann>"}}),
+		mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}, nil)
+	if _, err := c.CallTool(t.Context(), "fs__read", nil); err != nil {
+		t.Fatal(err)
+	}
+	text := v.See("/limits")
+	for _, want := range []string{"1 of 4, 25 %", "of 2.0 kB", "19 of 20 left, 20/h", "midnight UTC"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got %s, want %q", text, want)
+		}
+	}
 }
