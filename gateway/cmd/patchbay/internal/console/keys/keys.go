@@ -58,6 +58,7 @@ type key struct {
 	Servers  []string  `json:"servers"`
 	Only     []string  `json:"only"`
 	ReadOnly bool      `json:"readOnly"`
+	Console  string    `json:"console"` // the role, or "" for none
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires"`
 	Used     time.Time `json:"used"`
@@ -97,6 +98,10 @@ type kind struct{ Value, Text string }
 
 var kinds = []kind{{"call", "tools"}, {"get", "prompts"}, {"read", "resources"}}
 
+// roles are the roles that a key may grant in the console.
+var roles = []kind{{"", "no access"}, {"viewer", "viewer: sees the screens without the data of others"},
+	{"operator", "operator: also sees all traffic, decides, runs tools and edits the configuration"}}
+
 // A period is a choice of the time for which a key is valid.
 type period struct {
 	Value, Text string
@@ -115,11 +120,13 @@ var periods = []period{{"12h", "12 hours", 12 * time.Hour}, {"7d", "7 days", 7 *
 // A form contains the fields of a new key, as a person filled them in.
 type form struct {
 	Name, Subject, Expires string
+	Console                string // the role
 	Servers, Only          []string
 	ReadOnly               bool
 	Error                  string
 	Kinds                  []kind
 	Periods                []period
+	Roles                  []kind
 }
 
 // Has reports whether a checkbox of a list is set.
@@ -131,7 +138,7 @@ func view(r *page.Request, failed *form) (*page.View, error) {
 	if failed != nil {
 		p.Form = *failed
 	}
-	p.Form.Kinds, p.Form.Periods = kinds, periods
+	p.Form.Kinds, p.Form.Periods, p.Form.Roles = kinds, periods, roles
 	if err := r.Get("/keys", p); err != nil {
 		return nil, err
 	}
@@ -158,10 +165,14 @@ func create(r *page.Request) (*page.Outcome, error) {
 	}
 	v := r.PostForm
 	f := &form{Name: strings.TrimSpace(v.Get("name")), Subject: strings.TrimSpace(v.Get("subject")),
-		Expires: v.Get("expires"), Servers: v["server"], Only: v["only"], ReadOnly: v.Get("readonly") != ""}
+		Expires: v.Get("expires"), Console: v.Get("console"), Servers: v["server"], Only: v["only"],
+		ReadOnly: v.Get("readonly") != ""}
 	body := map[string]any{"name": f.Name, "readOnly": f.ReadOnly}
 	if f.Subject != "" {
 		body["subject"] = f.Subject
+	}
+	if f.Console != "" {
+		body["console"] = f.Console
 	}
 	if len(f.Servers) > 0 {
 		body["servers"] = f.Servers

@@ -24,13 +24,13 @@ func TestSecretIsShownOnce(t *testing.T) {
 		t.Errorf("without keys: got %s", text)
 	}
 	res, text := v.Send(http.MethodPost, "/keys", url.Values{"name": {"build"}, "server": {"fs"}, "only": {"call"},
-		"readonly": {"1"}, "expires": {"12h"}})
+		"readonly": {"1"}, "expires": {"12h"}, "console": {"viewer"}})
 	secret := regexp.MustCompile(gateway.KeyPrefix + "[a-z2-7]+").FindString(text)
 	if res.StatusCode != http.StatusOK || secret == "" || res.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("create: got %d, %v, %s", res.StatusCode, res.Header, text)
 	}
 	text = v.See("/keys")
-	for _, want := range []string{"build", "fs; only tools; read-only tools", "Revoke build"} {
+	for _, want := range []string{"build", "fs; only tools; read-only tools", "<td>viewer</td>", "Revoke build"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got %s, want %q", text, want)
 		}
@@ -39,6 +39,10 @@ func TestSecretIsShownOnce(t *testing.T) {
 		t.Error("the list contains the secret")
 	}
 	res, text = v.Send(http.MethodPost, "/keys", url.Values{"name": {"build"}, "server": {"fs"}})
+	if role, _ := v.Send(http.MethodPost, "/keys", url.Values{"name": {"x"}, "console": {"root"}}); role.StatusCode !=
+		http.StatusBadRequest {
+		t.Errorf("an unknown role: got %d, want 400", role.StatusCode)
+	}
 	if res.StatusCode != http.StatusConflict || !strings.Contains(text, "revoke it, or choose another name") ||
 		!strings.Contains(text, `value="build"`) || !strings.Contains(text, `value="fs" checked`) {
 		t.Errorf("create again: got %d, %s, want the form with its values", res.StatusCode, text)
