@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
@@ -61,19 +60,6 @@ type server struct {
 		Breaker     string            `json:"breaker"`
 		Refused     map[string]uint64 `json:"refused"`
 	} `json:"limits"`
-	Instances []Instance `json:"instances"`
-}
-
-// Processes returns the IDs of the processes, or "" for a server within the gateway or behind a
-// URL.
-func (s *server) Processes() string {
-	var ids []string
-	for i := range s.Instances {
-		if pid := s.Instances[i].PID; pid > 0 {
-			ids = append(ids, strconv.Itoa(pid))
-		}
-	}
-	return strings.Join(ids, ", ")
 }
 
 // Retry returns the time until the next attempt to connect, or "".
@@ -90,33 +76,6 @@ func (s *server) Refused() (n uint64) {
 		n += refused
 	}
 	return n
-}
-
-// An Instance is a connection to the server.
-type Instance struct {
-	ID         string      `json:"id"`
-	State      string      `json:"state"`
-	Since      time.Time   `json:"since"`
-	PID        int         `json:"pid"`
-	Revision   string      `json:"revision"`
-	Requests   int         `json:"requests"`
-	Suspended  int         `json:"suspended"`
-	Unenforced []string    `json:"unenforced"`
-	Caller     *callerName `json:"caller"`
-}
-
-type callerName struct{ Subject, Issuer, Profile string }
-
-// For returns the caller that the instance serves.
-func (i *Instance) For() string {
-	switch c := i.Caller; {
-	case c == nil:
-		return "all"
-	case c.Subject == "":
-		return "the local user"
-	default:
-		return strings.TrimSpace(c.Subject + " " + c.Issuer)
-	}
 }
 
 // A tab is a part of the page.

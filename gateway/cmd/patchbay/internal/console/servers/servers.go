@@ -25,9 +25,27 @@ type Row struct {
 	Starts    int          `json:"starts"`
 	Error     string       `json:"error"`
 	Exit      string       `json:"exit"`
-	Instances []struct {
-		PID int `json:"pid"`
-	} `json:"instances"`
+	Instances []Instance   `json:"instances"`
+}
+
+// An Instance is a connection to the server.
+type Instance struct {
+	status.Instance
+	Caller *callerName `json:"caller"`
+}
+
+type callerName struct{ Subject, Issuer, Profile string }
+
+// For returns the caller that the instance serves.
+func (i *Instance) For() string {
+	switch c := i.Caller; {
+	case c == nil:
+		return "all"
+	case c.Subject == "":
+		return "the local user"
+	default:
+		return strings.TrimSpace(c.Subject + " " + c.Issuer)
+	}
 }
 
 // List returns all servers.
