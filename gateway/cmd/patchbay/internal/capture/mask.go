@@ -217,6 +217,7 @@ func headerText(first string, header map[string][]string) []byte {
 			value = "session " + hex.EncodeToString(sum[:])[:shownDigits]
 		case canonical == "Location", canonical == "Referer":
 			value = target.PublicURL(value)
+		case slices.Contains(publicHeaders, canonical): // most names, which need no search for words
 		case canonical == "Dpop", target.SecretName.MatchString(canonical) && canonical != "Www-Authenticate":
 			value = hidden
 		}

@@ -78,6 +78,9 @@ func (r *Ring) begin(x *Exchange) uint64 {
 		r.forget(r.exchanges[slot].ID)
 		r.exchanges[slot] = *x
 	} else {
+		if n := len(r.exchanges); n == cap(r.exchanges) { // append grows large slices by a quarter only
+			r.exchanges = slices.Grow(r.exchanges, min(max(n, minGrowth), r.maxSlots-n))
+		}
 		r.exchanges = append(r.exchanges, *x)
 	}
 	r.notify(x.ID)
