@@ -98,7 +98,7 @@ func TestAdminClientOfPrincipalAddsNoCommandLines(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		isRefused := res.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte("lines and addresses"))
+		isRefused := res.StatusCode == http.StatusForbidden && bytes.Contains(text, []byte("only the user of"))
 		if err != nil || isRefused != (p != nil) || writes != i {
 			t.Errorf("principal %v: got %d, %s, %v, %d writes", p, res.StatusCode, text, err, writes)
 		}

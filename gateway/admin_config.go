@@ -88,9 +88,10 @@ type ConfigResult struct {
 	Diff string `json:"diff" jsonschema:"without values that may be secret"`
 	// Version identifies the new text.
 	Version string `json:"version"`
-	// Commands are the command lines that the gateway did not run before, and the addresses to
-	// which it did not send secrets or arguments of calls.
-	Commands [][]string `json:"commands" jsonschema:"command lines and addresses that are new or have changed"`
+	// Commands are the command lines that the gateway did not run before, the addresses to which it
+	// did not send requests or secrets, and the settings with their old and new values that decide
+	// where the gateway listens, whom it serves, who may use its console, and where its audit log is.
+	Commands [][]string `json:"commands" jsonschema:"new command lines and addresses and changed settings"`
 }
 
 func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
@@ -103,8 +104,9 @@ func (r *adminRequest) setConfig(body *ConfigChange) (*ConfigResult, error) {
 			return nil, err
 		}
 		if len(expected.Commands) > 0 {
-			return nil, problemf(http.StatusForbidden, "new_command", "the change contains new command lines and "+
-				"addresses, such as %.200q: only the user of the gateway may add them", expected.Commands[0])
+			return nil, problemf(http.StatusForbidden, "new_command", "the change contains command lines, addresses "+
+				"or settings that only the user of the gateway may change, such as %.200q: edit the file on the "+
+				"machine of the gateway", expected.Commands[0])
 		}
 	}
 	return r.admin.opts.SetConfig(r.Context(), body)

@@ -128,12 +128,13 @@ const ownConfig = `{
     "open": {"url": "https://open.example/mcp"},
     "fs": {"command": "npx", "args": ["srv", "${input:dir}"], "cwd": "/data", "env": {"MODE": "ro"}}
   },
-  "patchbay": {"policy": {"rules": [{"do": "hook"}], "hook": {"url": "https://hook.example", "secret": "HOOK"}}}
+  "patchbay": {"policy": {"rules": [{"do": "hook"}], "hook": {"url": "https://hook.example", "secret": "HOOK"}},
+    "audit": {"dir": "audit"}, "console": {"listen": "127.0.0.1:0"}}
 }
 `
 
-// A change lists new command lines, and the addresses that newly receive secrets or arguments, so
-// that the local user confirms them and nobody else adds them.
+// A change lists new command lines and addresses, and settings that decide who reaches and controls
+// the gateway, so that the local user confirms the change and nobody else makes it.
 func TestNewCommandLinesAndAddressesAreListed(t *testing.T) {
 	freshVault(t)
 	file := filepath.Join(t.TempDir(), "mcp.json")
@@ -154,21 +155,36 @@ func TestNewCommandLinesAndAddressesAreListed(t *testing.T) {
 		{settings, `"webhook": {"url": "https://evil.example", "secret": "HOOK"}, ` + settings,
 			`["https://evil.example","(webhook)"]`},
 		{settings, `"auth": {"oidc": {"issuer": "https://evil.example", "audience": "a"}}, ` + settings,
-			`["https://evil.example","(logins to the gateway)"]`},
+			`["https://evil.example","(logins to the gateway)"],["auth","null","→","{\"keys\":true,` +
+				`\"oidc\":{\"issuer\":\"https://evil.example\",\"audience\":\"a\",\"insecureAnyTokenType\":false}}"]`},
 		{settings, `"servers": {"open": {"oauth": {"issuer": "https://evil.example"}, "auth": "gateway"}}, ` + settings,
 			`["https://evil.example","(logins to open)"]`},
 		{settings, `"servers": {"open": {"auth": "forward", "forwardHeaders": ["X"], "share": "caller"}}, ` + settings,
 			`["https://open.example/mcp","(credentials of open)"],["open","(receives headers of callers)"]`},
 		{good, "https://evil.example/mcp", `["https://evil.example/mcp","(credentials of web)"]`},
 		{"https://open.example/mcp", "https://open.example/${file:/etc/hostname}",
-			`["https://open.example/${file:/etc/hostname}","${file:/etc/hostname}"]`},
+			`["https://open.example/${file:/etc/hostname}","${file:/etc/hostname}"],` +
+				`["https://open.example/${file:/etc/hostname}","(requests to open)"]`},
 		{`"X-Team": "`, `"X-Other": "${AWS_KEY:-none}", "X-Team": "`, `["https://good.example/mcp","${AWS_KEY}"]`},
 		{`"X-Team": "`, `"X-Other": "${exec:id}", "X-Team": "`, `["https://good.example/mcp","${exec:id}"],["id"]`},
 		{`"/srv"`, `"--require=/tmp/evil.js"`,
 			`["npx","srv","${input:dir}","(cwd /data)","(env MODE)","(inputs dir)"]`},
 		{`"cwd": "/data"`, `"cwd": "/tmp", "envFile": "x"`,
 			`["npx","srv","${input:dir}","(cwd /tmp)","(envFile x)","(env MODE)","(inputs dir)"]`},
-		{"https://open.example", "https://other.example", ""}, // it receives no secrets
+		{"https://open.example", "http://10.0.0.1", `["http://10.0.0.1/mcp","(requests to open)"]`},
+		{`"open": {`, `"off": {"url": "http://10.0.0.1", "disabled": true}, "open": {`, ""},
+		{settings, `"listen": "0.0.0.0:7777", ` + settings,
+			`["listen","\"127.0.0.1:7777\"","→","\"0.0.0.0:7777\""]`},
+		{settings, `"listen": "127.0.0.1:7777", "names": {"max": 40}, ` + settings, ""},
+		{`"dir": "audit"`, `"dir": "/tmp"`, `["audit.dir","\"audit\"","→","\"/tmp\""]`},
+		{`"console": {`, `"auth": {"oidc": {"issuer": "https://i.example", "audience": "a", "clientId": "c"}}, ` +
+			`"console": {"roles": {"operator": ["eve"]}, `,
+			`["https://i.example","(logins to the gateway)"],["auth","null","→","{\"keys\":true,\"oidc\":` +
+				`{\"issuer\":\"https://i.example\",\"audience\":\"a\",\"insecureAnyTokenType\":false,` +
+				`\"clientId\":\"c\"}}"],` +
+				`["console.roles","null","→","{\"claim\":\"groups\",\"operator\":[\"eve\"]}"]`},
+		{settings, `"publicURL": "https://evil.example", ` + settings,
+			`["publicURL","\"\"","→","\"https://evil.example\""]`},
 		{`"X-Team": "`, `"X-Group": "a", "X-Team": "`, ""},
 	} {
 		changed := strings.Replace(f.Text, c.old, c.now, 1)

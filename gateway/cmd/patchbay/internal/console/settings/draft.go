@@ -23,11 +23,12 @@ type draft struct {
 	Err      string // why the text cannot be saved
 	Same     bool   // the text does not differ from the file
 	Lines    []diff.Line
-	Commands []command // command lines and addresses that the gateway did not use before
+	Commands []command // see [gateway.ConfigResult]
 	Refused  bool      // a remote console saves none of them
 }
 
-// A command is a new command line, or a new address with the data that it receives.
+// A command is a new command line, a new address with the data that it receives, or a setting that
+// only the local user may change.
 type command struct {
 	Line []string
 	JSON string // the value of its confirmation
@@ -74,13 +75,13 @@ func (s *screen) save(r *page.Request) (*page.Outcome, error) {
 			"the edit is no longer kept, or cannot be saved: check the changes again; nothing was changed")
 	case s.isRemote(r) && len(d.Commands) > 0:
 		return refuse(http.StatusForbidden, "remote_command",
-			"the edit adds %d command lines and addresses, which only the local user may add: edit the file on the "+
-				"machine of the gateway; nothing was changed", len(d.Commands))
+			"the edit changes %.200q, which only the local user may do: edit the file on the machine of the gateway; "+
+				"nothing was changed", strings.Join(d.Commands[0].Line, " "))
 	}
 	for _, c := range d.Commands {
 		if !slices.Contains(r.PostForm["command"], c.JSON) {
 			return refuse(http.StatusConflict, "unconfirmed_command",
-				"%.200q was not confirmed: select each of the new command lines and addresses; nothing was changed",
+				"%.200q was not confirmed: select each new command line, address and setting; nothing was changed",
 				strings.Join(c.Line, " "))
 		}
 	}

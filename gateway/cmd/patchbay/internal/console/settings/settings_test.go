@@ -108,7 +108,7 @@ func TestSettingsAreSavedAfterConfirmation(t *testing.T) {
 	edit := url.Values{"text": {"new\r\nrun npx"}, "version": {"1"}}
 	at := s.Post("/settings/check", edit)
 	check(t, s.See(at), `class="removed">- old`, `class="added">&#43; new`,
-		"new command lines and addresses", "&lt;x&gt;")
+		"new command lines, addresses or settings", "&lt;x&gt;")
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)

@@ -3,11 +3,13 @@ package run
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -96,9 +98,10 @@ func checkConfig(path string, text []byte) error {
 }
 
 // newCommands returns the command lines and addresses that text contains and old does not, without
-// secrets.
+// secrets, and the changed settings that a running gateway keeps until its restart.
 func newCommands(old, text []byte) [][]string {
-	before, now := commandsOf(old), commandsOf(text)
+	before, oldSettings := commandsOf(old)
+	now, settings := commandsOf(text)
 	all := [][]string{}
 	for key, shown := range now {
 		if _, known := before[key]; !known {
@@ -106,12 +109,43 @@ func newCommands(old, text []byte) [][]string {
 		}
 	}
 	slices.SortFunc(all, slices.Compare[[]string])
+	return appendChanged(all, "", oldSettings, settings)
+}
+
+// fixed returns the settings that need a restart: the addresses and names of the gateway, whom it
+// serves, the console with its roles, and the audit log.
+func fixed(s *gatewayconfig.Settings) map[string]any {
+	all, v := map[string]any{}, reflect.ValueOf(s).Elem()
+	for _, field := range reflect.VisibleFields(v.Type()) {
+		if field.Tag.Get("reload") == "restart" {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			all[name] = v.FieldByIndex(field.Index).Interface()
+		}
+	}
 	return all
 }
 
-// commands contains the command lines that a configuration runs, and the addresses that receive
-// secrets or arguments of calls, without secrets. The key contains everything that determines the
-// process or the receiver.
+// appendChanged appends the name, the old and the new value of each setting that differs between
+// two JSON values.
+func appendChanged(all [][]string, name string, old, now json.RawMessage) [][]string {
+	var before, after map[string]json.RawMessage
+	if bytes.Equal(old, now) {
+		return all
+	}
+	if json.Unmarshal(old, &before) != nil || json.Unmarshal(now, &after) != nil || before == nil || after == nil {
+		return append(all, []string{name, cmp.Or(string(old), "null"), "→", cmp.Or(string(now), "null")})
+	}
+	members := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
+	slices.Sort(members)
+	for _, member := range slices.Compact(members) {
+		all = appendChanged(all, strings.TrimPrefix(name+"."+member, "."), before[member], after[member])
+	}
+	return all
+}
+
+// commands contains the command lines that a configuration runs, and the addresses to which it
+// connects, without secrets. The key contains everything that determines the process or the
+// receiver.
 type commands map[string][]string
 
 func (c commands) add(shown []string, key ...any) { c[fmt.Sprintf("%q", key)] = shown }
@@ -123,11 +157,15 @@ func (c commands) send(address, detail string, key ...any) {
 	}
 }
 
-func commandsOf(text []byte) commands {
-	all := commands{}
+// commandsOf returns the commands of a text, and the settings that need a restart.
+func commandsOf(text []byte) (all commands, restart json.RawMessage) {
+	all = commands{}
+	if len(bytes.TrimSpace(text)) == 0 {
+		text = []byte("{}")
+	}
 	f, err := config.Parse(text)
-	if err != nil || len(bytes.TrimSpace(text)) == 0 {
-		return all
+	if err != nil {
+		return all, json.RawMessage("{}")
 	}
 	settings, err := gatewayconfig.Read(f)
 	if err != nil {
@@ -139,7 +177,8 @@ func commandsOf(text []byte) commands {
 			all.addServer(s, cmp.Or(settings.Servers[name], &config.ServerSettings{}))
 		}
 	}
-	return all
+	restart, _ = json.Marshal(fixed(settings)) // they were read from JSON
+	return all, restart
 }
 
 func (c commands) addSettings(s *gatewayconfig.Settings) {
@@ -186,9 +225,11 @@ func (c commands) addServer(s *config.Server, set *config.ServerSettings) {
 	if s.HeaderCommand != "" {
 		c.add(target.PublicArguments([]string{s.HeaderCommand}), "helper", s.HeaderCommand)
 	}
+	detail := "(requests to %s)" // any name may resolve to an address of the network of the gateway
 	if len(s.Header) > 0 || s.HeaderCommand != "" || set.Auth == config.AuthForward || set.OAuth.ClientID != "" {
-		c.send(s.URL, fmt.Sprintf("(credentials of %s)", s.Name))
+		detail = "(credentials of %s)"
 	}
+	c.send(s.URL, fmt.Sprintf(detail, s.Name))
 	texts := fmt.Sprint(s.URL, s.Header, s.Command, s.Args, s.EnvFile, s.Env, s.Dir)
 	for _, m := range variable.FindAllStringSubmatch(texts, -1) {
 		if m[1] != "" {
