@@ -46,7 +46,7 @@ func startBrowser(t *testing.T) context.Context {
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
 		// Only the servers of the tests are reachable.
 		chromedp.Flag("host-resolver-rules", "MAP "+reboundHost+" 127.0.0.1 , MAP * ~NOTFOUND , EXCLUDE localhost , "+
-			"EXCLUDE 127.0.0.1"),
+			"EXCLUDE *.localhost , EXCLUDE 127.0.0.1"),
 	}
 	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update",
 		"disable-sync", "disable-dev-shm-usage", "hide-scrollbars"} {

@@ -103,6 +103,33 @@ const attempts = `(async (base) => {
 	return said.join("\n");
 })`
 
+// A server on another port that the person visits receives no cookie of the console.
+func TestConsoleCookieStaysWithTheConsole(t *testing.T) {
+	w := startConsole(t, `{"mcpServers": {}}`, "--addr", "")
+	p := newWatchedTab(t, startBrowser(t))
+	p.open(w.url)
+	p.waitFor("the console", `document.querySelector("#connection") !== null`)
+	requests := make(chan string, 100)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		requests <- r.Host + " " + r.Header.Get("Cookie")
+	}))
+	t.Cleanup(other.Close)
+	_, port, _ := strings.Cut(strings.TrimPrefix(other.URL, "http://"), ":")
+	for _, host := range []string{"127.0.0.1:" + port, "localhost:" + port, "other.localhost:" + port} {
+		p.open("http://" + host + "/")
+		if got := <-requests; got != host+" " {
+			t.Errorf("got the host and the cookie %q, want the host %s without a cookie", got, host)
+		}
+		for len(requests) > 0 { // of the icon
+			if got := <-requests; got != host+" " {
+				t.Errorf("got the host and the cookie %q, want the host %s without a cookie", got, host)
+			}
+		}
+	}
+	p.open(strings.Split(w.url, "login")[0])
+	p.waitFor("the console", `document.querySelector("#connection") !== null`)
+}
+
 // A page of another site, of another port of this machine, and of a name that its owner resolves to
 // this machine can neither read the console nor act in it, although the browser of the victim is
 // logged in.

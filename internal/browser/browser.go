@@ -31,7 +31,8 @@ func Check(page string) (*url.URL, error) {
 		return nil, errors.New("the URL has no host")
 	case u.User != nil:
 		return nil, errors.New("the URL must not contain credentials")
-	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname())):
+	case u.Scheme != "https" && (u.Scheme != "http" || !netx.IsLoopback(u.Hostname()) &&
+		!strings.HasSuffix(u.Hostname(), ".localhost")):
 		return nil, errors.New("the URL is neither https nor http on this machine")
 	case strings.Contains(u.Hostname(), "%"):
 		return nil, errors.New("the host is an IPv6 address with a zone")

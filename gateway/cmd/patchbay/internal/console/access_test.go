@@ -1,7 +1,10 @@
 package console_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -195,6 +198,43 @@ func TestOtherHostsAreRefused(t *testing.T) {
 				t.Errorf("Host %q: %s %s: got %d, want it served: %t", host, method, path, res.StatusCode, want)
 			}
 		}
+	}
+}
+
+// The cookie of a host name that nobody else knows reaches no server on another port. No response
+// before the login contains the name.
+func TestHostNameIsRandom(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := consoletest.New(t, func(o *console.Options) { o.Addr = "" })
+	u, err := url.Parse(s.Base)
+	name, ok := strings.CutSuffix(u.Hostname(), ".localhost")
+	if err != nil || !ok || len(name) < 26 {
+		t.Fatalf("got the URL %s, want a random name of 128 bits below localhost", s.Base)
+	}
+	local := func() *http.Client { // without a resolver, which may not know the name
+		b := s.Stranger()
+		b.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+u.Port())
+		}
+		return b
+	}
+	for _, host := range []string{"127.0.0.1:" + u.Port(), "localhost:" + u.Port(), "evil.example"} {
+		for _, path := range []string{"/", "/login", "/assets/x", "/settings"} {
+			res, text := s.Send(local(), http.MethodGet, path, nil, "Host", host)
+			if strings.Contains(fmt.Sprint(res.Header)+text, name) {
+				t.Errorf("%s%s: the response contains the name", host, path)
+			}
+		}
+	}
+	b := local()
+	res, _ := s.Send(b, http.MethodPost, "/login", url.Values{"token": {s.Token}})
+	for _, c := range res.Cookies() {
+		if c.Domain != "" {
+			t.Errorf("the cookie is for other hosts: %+v", c)
+		}
+	}
+	if res, _ := s.Send(b, http.MethodGet, "/", nil); res.StatusCode != http.StatusOK {
+		t.Errorf("after the login: got %d", res.StatusCode)
 	}
 }
 

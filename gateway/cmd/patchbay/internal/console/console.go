@@ -14,6 +14,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,7 +61,8 @@ type Options struct {
 	// Admin returns a client of the admin API, whose records name p; see
 	// [gateway.Gateway.AdminClient]. Required.
 	Admin func(p *mcp.Principal) *http.Client
-	// Addr is the host:port to listen on. Default: DefaultAddr, or a free port if it is in use.
+	// Addr is the host:port to listen on. Default: DefaultAddr, or a free port if it is in use, where
+	// the URL for the local user contains a random host name; see docs/adr/0035-random-host.md.
 	Addr string
 	// Hosts are the names that the header Host may contain, besides localhost and loopback
 	// addresses.
@@ -122,18 +124,19 @@ type Options struct {
 
 // A Console is a web console. It is safe for concurrent use.
 type Console struct {
-	opts     Options
-	site     *page.Site
-	listener net.Listener
-	views    []net.Listener // of the pages of apps; nil without apps
-	viewer   *apps.Viewer
-	screens  []*page.Screen
-	paths    map[string][]*route
-	keys     []*page.Route   // the screens of the navigation, in its order
-	own      *page.Templates // of pages that belong to no screen
-	assets   *assets
-	logins   *logins
-	streams  chan struct{} // a token for each stream
+	opts      Options
+	site      *page.Site
+	listeners []net.Listener // for the same port
+	name      string         // the random host name; empty for none
+	views     []net.Listener // of the pages of apps; nil without apps
+	viewer    *apps.Viewer
+	screens   []*page.Screen
+	paths     map[string][]*route
+	keys      []*page.Route   // the screens of the navigation, in its order
+	own       *page.Templates // of pages that belong to no screen
+	assets    *assets
+	logins    *logins
+	streams   chan struct{} // a token for each stream
 }
 
 // A route is a route with the templates of its screen.
@@ -184,16 +187,22 @@ func New(o *Options) (*Console, error) {
 	if path, _, _ := strings.Cut(c.opts.Home, "?"); c.paths[path] == nil {
 		c.opts.Home = "/"
 	}
-	if c.listener, err = listen(c.opts.Addr, DefaultAddr, isRemote(&c.opts)); err != nil {
+	isNamed := c.opts.Addr == "" && c.opts.Access == nil && c.opts.Authenticate == nil && resolvesNames()
+	if c.listeners, err = listenAll(c.opts.Addr, DefaultAddr, isRemote(&c.opts), isNamed); err != nil {
 		return nil, err
 	}
+	if isNamed {
+		c.name = strings.ToLower(rand.Text()) + "." + hostByName
+		c.opts.Hosts = append(slices.Clone(c.opts.Hosts), c.name)
+	}
 	if c.viewer != nil {
-		if c.views, err = listenViews(&c.opts); err != nil {
-			_ = c.listener.Close()
+		isPublic := c.opts.ViewOrigin != ""
+		if c.views, err = listenAll(c.opts.ViewAddr, DefaultViewAddr, isPublic, !isPublic); err != nil {
+			c.closeListeners()
 			return nil, fmt.Errorf("pages of apps: %w", err)
 		}
 	}
-	c.logins = newLogins(c.listener.Addr(), publicURL(c.opts.Access))
+	c.logins = newLogins(c.listeners[0].Addr(), publicURL(c.opts.Access))
 	return c, nil
 }
 
@@ -288,8 +297,10 @@ func (c *Console) Serve(ctx context.Context) error {
 	}
 	main := c.server(c)
 	servers := []*http.Server{main}
-	failed := make(chan error, len(servers)+len(c.views))                         // a result for each listener
-	c.site.Background(func(context.Context) { failed <- main.Serve(c.listener) }) // ends with the server
+	failed := make(chan error, len(c.listeners)+len(c.views)) // a result for each listener
+	for _, l := range c.listeners {
+		c.site.Background(func(context.Context) { failed <- main.Serve(l) }) // ends with the server
+	}
 	if len(c.views) > 0 {
 		servers = append(servers, c.server(http.HandlerFunc(c.serveView)))
 	}
@@ -318,8 +329,8 @@ func (c *Console) Serve(ctx context.Context) error {
 func (c *Console) server(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		BaseContext: func(net.Listener) context.Context { return c.site.Context() },
-		ErrorLog:    slog.NewLogLogger(c.opts.Logger.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return c.site.Context() }, ConnContext: withOtherUser,
+		ErrorLog: slog.NewLogLogger(c.opts.Logger.Handler(), slog.LevelDebug),
 	}
 }
 
@@ -333,17 +344,27 @@ func (c *Console) URL() string {
 	return base + loginPath + "#t=" + c.logins.newToken()
 }
 
-// Base returns the URL for this machine without a path and a token. It contains the address and not
-// the name localhost: browsers may try the address ::1 first, at which a program of another user
-// could receive the token.
+// Base returns the URL for this machine without a path and a token. It contains a random host name,
+// for which the console listens at both addresses of localhost, or else the address and not the name
+// localhost: browsers may try the address ::1 first, at which a program of another user could receive
+// the token.
 func (c *Console) Base() string {
-	addr := c.listener.Addr().String()
+	addr := c.listeners[0].Addr().String()
+	if _, port, err := net.SplitHostPort(addr); err == nil && c.name != "" {
+		return "http://" + net.JoinHostPort(c.name, port)
+	}
 	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
 		addr = net.JoinHostPort("127.0.0.1", port)
 	} else if err == nil && !netx.IsLocalHost(host) {
 		return publicURL(c.opts.Access) // the only name by which other machines reach the console
 	}
 	return "http://" + addr
+}
+
+func (c *Console) closeListeners() {
+	for _, l := range slices.Concat(c.listeners, c.views) {
+		_ = l.Close()
+	}
 }
 
 // Changed tells the streams to render their fragments again.

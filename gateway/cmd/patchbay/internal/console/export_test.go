@@ -59,9 +59,6 @@ func (c *Console) Events(lists ...[]string) (all [][]string, err error) {
 
 // Close closes the listener of a console that is not served.
 func (c *Console) Close() {
-	_ = c.listener.Close()
-	for _, l := range c.views {
-		_ = l.Close()
-	}
+	c.closeListeners()
 	c.site.End()
 }

@@ -45,7 +45,7 @@ type refusal struct {
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
 	if !c.isHost(r.Host) {
-		http.Error(w, "invalid header Host: this console is served at "+c.Base(), http.StatusForbidden)
+		http.Error(w, "invalid header Host: open the link that the command prints", http.StatusForbidden)
 		return
 	}
 	if err := checkOrigin(r); err != nil {
@@ -122,8 +122,8 @@ func (c *Console) identify(r *page.Request) bool {
 			return false
 		}
 		r.Role = s.role
-		if s.person == nil {
-			return true
+		if s.person == nil { // the local user
+			return r.Context().Value(userKey{}) == nil
 		}
 		p, role, err := s.person.Check()
 		r.Principal, r.Role = p, page.Role(role)

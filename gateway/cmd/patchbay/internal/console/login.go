@@ -1,10 +1,10 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -215,8 +215,7 @@ func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 	}
 	next := localPath(r.PostFormValue("next"))
 	var cookie *http.Cookie
-	local := fmt.Sprint(r.Context().Value(http.LocalAddrContextKey)) // set by http.Server
-	if user, ok := otherUser(r.RemoteAddr, local); !ok {
+	if user := r.Context().Value(userKey{}); user == nil {
 		cookie = c.logins.logIn(r.Request, token)
 	} else if c.opts.Access == nil { // the other user may be a proxy in front of a remote console
 		c.opts.Logger.Warn("console: login refused: another user of this machine sent the token", "uid", user)
@@ -245,4 +244,15 @@ func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 	}
 	http.Redirect(w, r.Request, next, http.StatusSeeOther)
 	return nil
+}
+
+// A userKey is the key of the user ID in the context of the connections of another user of this
+// machine, who must not use the token or the cookie of the local user.
+type userKey struct{}
+
+func withOtherUser(ctx context.Context, c net.Conn) context.Context {
+	if uid, ok := otherUser(c.RemoteAddr().String(), c.LocalAddr().String()); ok {
+		return context.WithValue(ctx, userKey{}, uid)
+	}
+	return ctx
 }

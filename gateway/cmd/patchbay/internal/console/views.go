@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -26,28 +27,41 @@ const (
 // that is behind TLS, has no second origin by itself.
 func (c *Console) showsApps() bool { return !isRemote(&c.opts) || c.opts.ViewOrigin != "" }
 
-// maxViewPorts bounds the search for a port that is free at both addresses: a second one rarely is not.
-const maxViewPorts = 10
+// maxPorts bounds the search for a port that is free at both addresses: a second one rarely is not.
+const maxPorts = 10
 
-// listenViews listens for the pages of apps. Without ViewAddr it uses another port if a program has the
-// default port at one of the addresses.
-func listenViews(o *Options) (all []net.Listener, err error) {
-	all, err = listenView(o, o.ViewAddr)
-	for n := 0; o.ViewAddr == "" && errors.Is(err, syscall.EADDRINUSE) && n < maxViewPorts; n++ {
-		all, err = listenView(o, net.JoinHostPort(hostByAddress, "0"))
+// resolvesNames reports whether browsers find the names below localhost. All browsers of the other
+// systems know them; Safari asks the resolver.
+func resolvesNames() bool {
+	if runtime.GOOS != "darwin" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	_, err := net.DefaultResolver.LookupHost(ctx, "patchbay."+hostByName)
+	return err == nil
+}
+
+// listenAll listens as listen does, also at ::1 if isNamed. It then uses another port if a program has
+// the default port at one of the addresses.
+func listenAll(given, standard string, isPublic, isNamed bool) (all []net.Listener, err error) {
+	if !isNamed {
+		l, err := listen(given, standard, isPublic)
+		return []net.Listener{l}, err
+	}
+	all, err = listenNamed(given, standard)
+	for n := 0; given == "" && errors.Is(err, syscall.EADDRINUSE) && n < maxPorts; n++ {
+		all, err = listenNamed(net.JoinHostPort(hostByAddress, "0"), standard)
 	}
 	return all, err
 }
 
-// listenView listens at an address. Browsers may connect to the name localhost at the address ::1, where a
-// program of another user must not take the place of the app: listenView then listens there as well.
-func listenView(o *Options, addr string) (all []net.Listener, err error) {
-	l, err := listen(addr, DefaultViewAddr, o.ViewOrigin != "")
-	switch {
-	case err != nil:
+// listenNamed listens at an address and at ::1: browsers may connect to the name localhost there, where
+// a program of another user must not take the place of the console or of an app.
+func listenNamed(given, standard string) (all []net.Listener, err error) {
+	l, err := listen(given, standard, false)
+	if err != nil {
 		return nil, err
-	case o.ViewOrigin != "":
-		return []net.Listener{l}, nil
 	}
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {

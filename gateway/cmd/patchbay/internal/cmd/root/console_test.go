@@ -19,7 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/login#t=[0-9a-f]+`)
+var consoleURL = regexp.MustCompile(`http://(127\.0\.0\.1|[a-z2-7]+\.localhost):\d+/login#t=[0-9a-f]+`)
 
 // A urlWriter is standard error. It sends each URL of a console to found.
 type urlWriter struct {
