@@ -35,13 +35,14 @@ func TestConsoleScale(t *testing.T) {
 
 	p.open(base + "/explore?server=crowd&kind=tools")
 	p.waitFor("the tools again", rows+` === `+fmt.Sprint(crowdTools)+" && "+settled)
-	listed := p.loaded()
+	listed, parts := p.loaded(), p.read(chromedp.Evaluate[string](loadParts))
 	filtered := p.painted(`const f = document.getElementById("filter"); f.value = "0042";
 		f.dispatchEvent(new Event("input", {bubbles: true}))`)
 	p.waitFor("the filter", `[...document.querySelectorAll("#items [data-row]")].filter((r) => !r.hidden).length === 1`)
 	p.open(staticRows(t, "tool_0001 The tool 1 of many", crowdTools))
-	t.Logf("%d tools: listed in %.0f ms, filtered in %.0f ms; a static page with the rows: %.0f ms", crowdTools,
-		listed, filtered, p.loaded())
+	static := p.loaded()
+	t.Logf("%d tools: listed in %.0f ms (%s), filtered in %.0f ms; a static page with the rows: %.0f ms, so listing "+
+		"takes %.1f times as long", crowdTools, listed, parts, filtered, static, listed/static)
 
 	before := w.memory()
 	p.open(base + "/explore?server=crowd&kind=tools&name=flood")
@@ -73,6 +74,13 @@ func TestConsoleScale(t *testing.T) {
 		t.Errorf("the memory of the console grew by %d bytes, more than %d", during-before, most)
 	}
 }
+
+// loadParts states the parts of the time of loading a page.
+const loadParts = `(([t]) => [["server", t.requestStart, t.responseStart], ["transfer", t.responseStart, t.responseEnd],
+	["parsing", t.responseEnd, t.domInteractive], ["scripts", t.domInteractive, t.domContentLoadedEventEnd],
+	["rest", t.domContentLoadedEventEnd, t.loadEventEnd]]
+	.map(([name, a, b]) => name + " " + Math.round(b - a)).join(", ") + " ms; " +
+	Math.round(t.decodedBodySize / 1024) + " KiB")(performance.getEntriesByType("navigation"))`
 
 // loaded returns the milliseconds from the navigation to the end of the loading of the page, with
 // its rows.

@@ -37,9 +37,9 @@ var guideImages = map[string]string{
 // guideScreen is the size and theme of an image of the guides.
 var guideScreen = screen{"guide", 1280, 860, "light", nil}
 
-// stopClock pauses live updates and replaces times, durations, ports and temporary paths, so that a
+// stoppedClock pauses live updates and replaces times, durations, ports and temporary paths, so that a
 // screenshot of the same data is the same image.
-const stopClock = `(() => {
+const stoppedClock = `(() => {
 	document.dispatchEvent(new CustomEvent("pause"));
 	const connection = document.getElementById("connection");
 	if (connection && !connection.hidden) {
@@ -68,11 +68,11 @@ func TestConsoleScreens(t *testing.T) {
 		missing[image] = true
 	}
 	visitConsole(t, browser, func(p *watchedTab, name string) {
-		p.do("stop the clock", chromedp.Evaluate[chromedp.Void](stopClock))
+		p.stopClock()
 		p.pictures("console-"+name, consoleScreens[:4])
 	})
 	visitGateway(t, browser, func(p *watchedTab, name string) {
-		p.do("stop the clock", chromedp.Evaluate[chromedp.Void](stopClock))
+		p.stopClock()
 		p.pictures("gateway-"+name, consoleScreens[:4])
 		if image := guideImages[name]; image != "" {
 			p.guideImage(image)
@@ -82,6 +82,12 @@ func TestConsoleScreens(t *testing.T) {
 	for image := range missing {
 		t.Errorf("no screen was shown for the image %s", image)
 	}
+}
+
+func (p *watchedTab) stopClock() {
+	p.t.Helper()
+	p.waitFor("the page", "document.body !== null && "+isLoaded)
+	p.do("stop the clock", chromedp.Evaluate[chromedp.Void](stoppedClock))
 }
 
 // pictures writes screenshots as artifacts of the test: see go test -artifacts.

@@ -69,7 +69,7 @@ var gatewayStates = []consoleState{
 	{"explore-resources", "/explore?server=github&kind=resources", waitsFor("#items [data-row]")},
 	{"explore-templates", "/explore?server=github&kind=templates", waitsFor("#items")},
 	{"explore-methods", "/explore?server=github&kind=methods&name=ping", waitsFor("#json")},
-	{"explore-failed", "/explore?server=crawler", waitsFor("#explore-state a[href^='/doctor']")},
+	{"explore-failed", "/explore?server=crawler", waitsFor("#explore-state .notice.bad")},
 	{"explore-app", "/explore?server=github&kind=tools&name=roll_dice", func(p *watchedTab) {
 		p.click("#editor [data-default]")
 		p.waitFor("the offer of the app", exists(".app-open button"))

@@ -7,6 +7,9 @@ function apply(field) {
     return;
   }
   const words = field.value.toLowerCase();
+  if (!words && !list.querySelector("[data-row][hidden], [data-none]:not([hidden])")) {
+    return; // each fragment that is placed calls apply, and a list may have 1,000 rows
+  }
   let shown = 0;
   for (const row of list.querySelectorAll("[data-row]")) {
     row.hidden = !row.textContent.toLowerCase().includes(words);
