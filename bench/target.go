@@ -56,18 +56,17 @@ func (t target) met() bool {
 }
 
 // regressed reports whether the figure is beyond the target by more than the margin. If the earlier
-// version was measured in the same rounds, the figure must also be worse than the figure of that version:
-// the ratio of the same two programs differs by up to a half between machines.
+// version was measured in the same rounds, a ratio of CPU must also be worse than the ratio of that
+// version, because the ratio of the same two programs differs by up to a half between machines.
 func (t target) regressed() bool {
-	if t.margin == unreliable {
-		return false
-	}
-	margin := min(t.margin, paired)
+	compared := t.margin == noisy && t.before > 0
 	switch most := max(t.most, t.open); {
+	case t.margin == unreliable:
+		return false
 	case most > 0 && t.got > most*(1+t.margin):
-		return t.before == 0 || t.got > t.before*(1+margin)
+		return !compared || t.got > t.before*(1+paired)
 	case t.least > 0 && t.got < t.least/(1+t.margin):
-		return t.before == 0 || t.got < t.before/(1+margin)
+		return !compared || t.got < t.before/(1+paired)
 	}
 	return false
 }
