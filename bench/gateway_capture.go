@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,26 +28,16 @@ var captureModes = []struct {
 }{{"off", 0, 0}, {"summaries", 1.02, 1.11}, {"always", 1.1, 1.5}}
 
 const (
-	// captureSlice is long enough that the clock ticks, in which Linux counts CPU, are less than 1 % of it.
-	captureSlice  = 2 * time.Second
-	captureRounds = 9
-	clockTick     = 10 * time.Millisecond
+	// captureSlice is long enough that a clock tick, in which Linux counts CPU, is 1 % of it.
+	captureSlice = time.Second
+	clockTick    = 10 * time.Millisecond
 )
 
 func catalogueGatewayCapture() workload {
 	return workload{name: "gateway-capture", title: "patchbay gateway, recorded traffic, modern era on both sides, " +
 		count(16, "connection"), call: load.Call{Era: echo.Modern, Tool: echo.Tool}, width: 16, measure: measureCapture,
-		duration: func(quick bool) time.Duration {
-			return time.Duration(len(captureModes)*captureRoundsOf(quick)) * captureSlice
-		},
+		duration: func(bool) time.Duration { return time.Duration(len(captureModes)*minRounds) * captureSlice },
 		gateway: &gatewayCell{era: echo.Modern, programs: []string{direct, ours}}}
-}
-
-func captureRoundsOf(quick bool) int {
-	if quick {
-		return minRounds
-	}
-	return captureRounds
 }
 
 // measureCapture compares the CPU per call of gateways that differ in the recorded traffic. They run one after
@@ -74,11 +65,11 @@ func measureCapture(ctx context.Context, b *bench, w workload, out io.Writer) er
 		}
 		gateways = append(gateways, g)
 	}
-	rounds := captureRoundsOf(b.quick)
+	rounds, slice := cmp.Or(b.rounds, minRounds), cmp.Or(b.slice, captureSlice)
 	for round := range rounds + 1 {
 		for i := range gateways {
 			i = (i + round) % len(gateways)
-			cost, err := gateways[i].measure()
+			cost, err := gateways[i].measure(slice)
 			if err != nil {
 				return err
 			}
@@ -99,10 +90,10 @@ func measureCapture(ctx context.Context, b *bench, w workload, out io.Writer) er
 			fmt.Sprintf("%.3f", ratio)})
 		if m.most > 0 {
 			b.record(target{what: w.name + ": " + m.mode + ": CPU ÷ off", got: ratio, most: m.most, open: m.open,
-				margin: noisy, unit: "×"})
+				margin: paired, unit: "×"})
 		}
 	}
-	fmt.Fprintf(out, "\n%s of %v.\n", count(rounds, "round"), captureSlice)
+	fmt.Fprintf(out, "\n%s of %v.\n", count(rounds, "round"), slice)
 	return nil
 }
 
@@ -159,12 +150,12 @@ func (b *bench) startCommand(ctx context.Context, w workload, server, mode strin
 }
 
 // measure returns the CPU of a call in microseconds.
-func (g *commandGateway) measure() (float64, error) {
+func (g *commandGateway) measure(d time.Duration) (float64, error) {
 	before, err := cpuOf(g.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
-	slice, err := g.load.Run(captureSlice)
+	slice, err := g.load.Run(d)
 	if err != nil {
 		return 0, err
 	}
