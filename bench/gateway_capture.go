@@ -37,7 +37,7 @@ func catalogueGatewayCapture() workload {
 	return workload{name: "gateway-capture", title: "patchbay gateway, recorded traffic, modern era on both sides, " +
 		count(16, "connection"), call: load.Call{Era: echo.Modern, Tool: echo.Tool}, width: 16, measure: measureCapture,
 		duration: func(bool) time.Duration { return time.Duration(len(captureModes)*minRounds) * captureSlice },
-		gateway: &gatewayCell{era: echo.Modern, programs: []string{direct, ours}}}
+		gateway:  &gatewayCell{era: echo.Modern, programs: []string{direct, ours}}}
 }
 
 // measureCapture compares the CPU per call of gateways that differ in the recorded traffic. They run one after
