@@ -286,8 +286,10 @@ type catalogue struct {
 	Info     mcp.Implementation
 	Revision string
 	About    string // instructions of the server
-	Items    map[itemKind][]*item
-	Problems map[itemKind]string // of lists that cannot be read
+
+	Subscribes bool // the server announces changes of resources
+	Items      map[itemKind][]*item
+	Problems   map[itemKind]string // of lists that cannot be read
 }
 
 // find returns an item, or nil.
@@ -389,6 +391,7 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 		list(ctx, loaded, kindTools, client.Tools(ctx), toolItem)
 	}
 	if can.Resources != nil {
+		loaded.Subscribes = can.Resources.Subscribe
 		list(ctx, loaded, kindResources, client.Resources(ctx), resourceItem)
 		list(ctx, loaded, kindTemplates, client.ResourceTemplates(ctx), templateItem)
 	}

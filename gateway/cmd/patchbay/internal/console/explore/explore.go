@@ -89,11 +89,13 @@ type explorer struct {
 	mu     sync.Mutex // guards the fields below
 	last   int        // ID of a draft
 	drafts []*draft   // the oldest first
+
+	subscriptions map[subscriptionKey]*subscription
 }
 
 // New returns the screen.
 func New(site *page.Site, o *Options) *page.Screen {
-	e := &explorer{site: site, opts: *o}
+	e := &explorer{site: site, opts: *o, subscriptions: map[subscriptionKey]*subscription{}}
 	if e.opts.Connect == nil {
 		e.opts.Connect = func(context.Context, string, *mcp.Principal) (mcp.Transport, error) {
 			return nil, errors.New("this console does not connect to servers")
@@ -108,6 +110,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
 		{Path: "/explore/again", Role: page.RoleOperator, Act: e.actAgain},
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
+		{Path: "/explore/watch", Role: page.RoleOperator, Act: e.actSubscribe},
 		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
 	}}
 	if o.Capture != nil {
@@ -129,6 +132,9 @@ func (e *explorer) heard(event page.Event) {
 	if slices.Contains([]string{"", "server", "catalogue", "drift", "config"}, event.Type) {
 		e.catalogues.forget(event.Server)
 	}
+	if event.Type == "server" {
+		e.site.Background(func(ctx context.Context) { e.disconnected(ctx, event.Server) })
+	}
 }
 
 // An explorePage is the data of templates/explore.html and its parts.
@@ -147,6 +153,8 @@ type explorePage struct {
 	Run       *runPage      // nil without a run
 	History   []*runRow
 	Role      page.Role
+
+	Subscriptions map[string]subscription // to resources of the server, by URI
 }
 
 // ReadURL returns the page of a resource that a result names.
@@ -238,8 +246,9 @@ func (p *explorePage) fragments() []page.Fragment {
 	}
 	all := []page.Fragment{
 		{ID: "explore-state", Part: "explore-state", Data: p},
-		{ID: "items", Part: "items", Data: p, Version: fmt.Sprint(loaded, p.At)},
+		{ID: "items", Part: "items", Data: p, Version: fmt.Sprint(loaded, p.At, p.Subscriptions)},
 		{ID: "item", Part: "item", Data: p, Version: fmt.Sprint("item", p.At, definition)},
+		{ID: "subscription", Part: "subscription", Data: p},
 		{ID: "run", Part: "run", Data: p, Version: p.Run.version(false)},
 		{ID: "result", Part: "result", Data: p, Version: p.Run.version(true)},
 		{ID: "history", Part: "history", Data: p}, p.Doctor,
@@ -289,6 +298,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 		return p, nil
 	}
 	p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
+	e.addSubscriptions(r, p)
 	if p.Catalogue.needsStderr(r) {
 		p.Stderr = stderrOf(r, p.At.Server)
 	}
