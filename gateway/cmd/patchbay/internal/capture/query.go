@@ -156,17 +156,13 @@ func timeOf(text string, now time.Time) (t time.Time, ok bool) {
 	return t, false
 }
 
-// Range returns the times of the terms from and to; a time is zero without its term.
-func (q *Query) Range() (from, to time.Time) {
-	if q == nil {
-		return from, to
-	}
-	for _, t := range q.terms {
-		switch {
-		case t.not:
-		case t.field == "from":
+// Range returns the times of the terms from and to; a time without its term is unchanged.
+func (q *Query) Range(from, to time.Time) (begin, end time.Time) {
+	for i := 0; q != nil && i < len(q.terms); i++ {
+		switch t := &q.terms[i]; {
+		case t.field == "from" && !t.not:
 			from = t.time
-		case t.field == "to":
+		case t.field == "to" && !t.not:
 			to = t.time
 		}
 	}

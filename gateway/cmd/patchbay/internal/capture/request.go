@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,16 +38,13 @@ func (r *Ring) Request(id uint64) (*Request, error) {
 	if !isOwn && (x.Hop != Downstream || !slices.Contains(ofRecords, x.Method)) {
 		return nil, fmt.Errorf("exchange %d is not a request that can be sent again", id)
 	}
-	first := slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Message && f.Sent })
-	if first < 0 {
-		return nil, errors.New("the request is not held: messages are kept while a browser shows the console")
+	text := ""
+	if first := slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Message && f.Sent }); first >= 0 {
+		text = frames[first].Text
 	}
-	text := frames[first].Text
-	if frames[first].IsCut() || strings.HasSuffix(x.Name, cutMark) || rawjson.Valid([]byte(text)) != nil {
-		return nil, errors.New("the request is recorded incompletely")
-	}
-	if stringMember([]byte(text), "method") != x.Method { // the ring dropped the request
-		return nil, errors.New("the request is not held: the oldest frames are dropped first")
+	if rawjson.Valid([]byte(text)) != nil || stringMember([]byte(text), "method") != x.Method ||
+		strings.HasSuffix(x.Name, cutMark) {
+		return nil, errors.New("the request is not recorded completely: the oldest frames are dropped first")
 	}
 	params, _ := rawjson.Get([]byte(text), "params")
 	found := &Request{Server: x.Server, Method: x.Method, Params: ownParams(params, x.Name),
@@ -63,18 +61,12 @@ func ownParams(params []byte, name string) json.RawMessage {
 	}
 	members := []byte("{")
 	for key, value := range rawjson.Members(params) {
-		switch string(key) {
-		case "_meta":
-			continue
-		case "name", "uri":
-			if name != "" {
-				value = rawjson.AppendQuote(nil, name)
-			}
+		if isName := string(key) == "name" || string(key) == "uri"; isName && name != "" {
+			value = rawjson.AppendQuote(nil, name)
 		}
-		if len(members) > 1 {
-			members = append(members, ',')
+		if string(key) != "_meta" {
+			members = append(append(append(rawjson.AppendQuote(members, string(key)), ':'), value...), ',')
 		}
-		members = append(append(rawjson.AppendQuote(members, string(key)), ':'), value...)
 	}
-	return append(members, '}')
+	return append(bytes.TrimSuffix(members, []byte{','}), '}')
 }

@@ -138,28 +138,27 @@ func isVolatileJSON(text string) bool {
 func Steady(value []byte) []byte { return steady(value, 0) }
 
 func steady(value []byte, depth int) []byte {
-	if depth++; depth > maxSteadyDepth {
-		return value
-	}
+	text, err := rawjson.Unquote(value)
 	kind := rawjson.Kind(value)
 	out := []byte{kind}
-	switch text, err := rawjson.Unquote(value); {
+	switch {
+	case depth == maxSteadyDepth:
 	case err == nil && isVolatileJSON(text):
-		return rawjson.AppendQuote(nil, string(steady([]byte(text), depth)))
+		return rawjson.AppendQuote(nil, string(steady([]byte(text), depth+1)))
 	case err == nil && volatileText.MatchString(text):
 		return rawjson.AppendQuote(nil, volatileText.ReplaceAllString(text, "…"))
 	case kind == '{':
 		for key, member := range rawjson.Members(value) {
-			inner := rawjson.Kind(member)
-			if member = steady(member, depth); isVolatileName(string(key)) && inner != '{' && inner != '[' {
+			if inner := rawjson.Kind(member); isVolatileName(string(key)) && inner != '{' && inner != '[' {
 				member = []byte(`"…"`)
 			}
-			out = append(append(append(rawjson.AppendQuote(out, string(key)), ':'), member...), ',')
+			out = append(append(rawjson.AppendQuote(out, string(key)), ':'), steady(member, depth+1)...)
+			out = append(out, ',')
 		}
 		return append(bytes.TrimSuffix(out, []byte{','}), '}')
 	case kind == '[':
 		for element := range rawjson.Elements(value) {
-			out = append(append(out, steady(element, depth)...), ',')
+			out = append(append(out, steady(element, depth+1)...), ',')
 		}
 		return append(bytes.TrimSuffix(out, []byte{','}), ']')
 	}

@@ -7,14 +7,10 @@ import (
 )
 
 const (
-	// laneWidth and laneHeight are the size of a lane in the viewBox, which the style sheet stretches.
-	laneWidth, laneHeight = 1000, 24
-	// leastSpan is the width of a span without duration.
-	leastSpan = 3
-	// triangle is the width of the triangle at the end of a failed span.
-	triangle = 12
-	// zooms is the number of parts of the time axis that a person selects with a link.
-	zooms = 4
+	laneWidth, laneHeight = 1000, 24 // of a lane in the viewBox, which the style sheet stretches
+	leastSpan             = 3        // the width of a span without duration
+	triangle              = 12       // the width of the triangle at the end of a failed span
+	zooms                 = 4        // the parts of the time axis that a person selects with a link
 )
 
 // A Lane contains spans of time in a row of a [Lanes].
@@ -40,8 +36,8 @@ type Lanes struct {
 	Ticks         []Tick
 }
 
-// A Tick is a time of the axis. URL leads to the part that begins there and is empty for the last tick.
-type Tick struct{ Time, URL, Until string }
+// A Tick is a part of the time axis, which the URL selects.
+type Tick struct{ From, URL, To string }
 
 // NewLanes returns a chart of the lanes from a time to another. zoom returns the URL of the chart of a part.
 func NewLanes(from, to time.Time, lanes []Lane, zoom func(from, to time.Time) string) *Lanes {
@@ -58,25 +54,16 @@ func NewLanes(from, to time.Time, lanes []Lane, zoom func(from, to time.Time) st
 		}
 		words = append(words, fmt.Sprintf("%s: %d, %d failed", lanes[i].Name, len(lanes[i].Spans), failed))
 	}
-	at := func(i int) time.Time { return from.Add(to.Sub(from) * time.Duration(i) / zooms) }
-	for i := range zooms + 1 {
-		t := Tick{Time: l.clock(at(i))}
-		if i < zooms {
-			t.URL, t.Until = zoom(at(i), at(i+1)), l.clock(at(i+1))
-		}
-		l.Ticks = append(l.Ticks, t)
+	step := to.Sub(from) / zooms
+	for i := range zooms {
+		at := from.Add(step * time.Duration(i))
+		l.Ticks = append(l.Ticks, Tick{clock(at), zoom(at, at.Add(step)), clock(at.Add(step))})
 	}
-	l.Description = fmt.Sprintf("From %s to %s. %s.", l.clock(from), l.clock(to), strings.Join(words, "; "))
+	l.Description = fmt.Sprintf("From %s to %s. %s.", clock(from), clock(to), strings.Join(words, "; "))
 	return l
 }
 
-// clock returns a time of the axis, with milliseconds on a short axis.
-func (l *Lanes) clock(t time.Time) string {
-	if l.To.Sub(l.From) < zooms*time.Second {
-		return t.Local().Format("15:04:05.000")
-	}
-	return t.Local().Format("15:04:05")
-}
+func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
 
 // draw sets the path of a span above a base line, and reports whether the span failed.
 func (s *Span) draw(l *Lanes, base float64) (failed bool) {

@@ -48,14 +48,7 @@ func (s screen) lanes(p *trafficPage, query *capture.Query) *chart.Lanes {
 				Open: !x.IsOver()})
 		}
 	}
-	from, to := query.Range()
-	if !from.IsZero() {
-		first = from
-	}
-	if !to.IsZero() {
-		last = to
-	}
-	if first.IsZero() || last.Before(first) {
+	if first, last = query.Range(first, last); first.IsZero() || last.Before(first) {
 		return nil
 	}
 	processes, _ := capture.ParseQuery(p.Query + " hop:process") // of an invalid query: all
