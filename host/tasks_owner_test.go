@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,6 +107,34 @@ func TestOperatorSeesTasks(t *testing.T) {
 			t.Errorf("cancel again: got %v", err)
 		}
 	})
+}
+
+// A task that its server forgot is listed as unknown, until the server describes it again.
+func TestForgottenTaskIsUnknown(t *testing.T) {
+	s := newTaskServer(t, "a")
+	var forgets atomic.Bool
+	s.Use(func(next mcp.Handler) mcp.Handler {
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if req.Method == "tasks/get" && forgets.Load() {
+				return nil, mcp.Errorf(mcp.CodeInvalidParams, "no such task")
+			}
+			return next.ServeMCP(ctx, req)
+		})
+	})
+	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
+	h := newTaskHost(t, map[string]mcp.Handler{"a": s}, on)
+	nap, op := start(t, mcptest.Dial(t, h.For(person("ada")), on, answering()), "a__nap"), h.Operator()
+	forgets.Store(true)
+	if _, _, err := op.Task(t.Context(), op.Tasks.Tasks()[0].ID, false); !errors.Is(err, operator.ErrNoTask) {
+		t.Errorf("got %v, want ErrNoTask", err)
+	}
+	if all := op.Tasks.Tasks(); len(all) != 1 || all[0].Status != "unknown" || all[0].HasResult {
+		t.Errorf("got %+v, want one unknown task", all)
+	}
+	forgets.Store(false)
+	if _, err := nap.Get(t.Context()); err != nil || op.Tasks.Tasks()[0].Status != "working" {
+		t.Errorf("after the server remembered the task: %+v, %v", op.Tasks.Tasks(), err)
+	}
 }
 
 // Ids are valid after a restart of the host with the same keys, and not with others.

@@ -152,7 +152,7 @@ type Task struct {
 	Server  string         `json:"server"`
 	Tool    string         `json:"tool,omitzero" jsonschema:"name at the server; absent if it is not known"`
 	Owner   *policy.Caller `json:"-"`
-	Status  string         `json:"status" jsonschema:"such as working, input_required or completed"`
+	Status  string         `json:"status" jsonschema:"such as working or completed; unknown if its server forgot it"`
 	Message string         `json:"message,omitzero" jsonschema:"of the server about the status; not trusted"`
 	// Question is the first open question of the server. A server of 2025-11-25 asks only while its caller
 	// waits for the result.

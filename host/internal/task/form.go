@@ -149,6 +149,7 @@ const (
 	taskCompleted     = "completed"
 	taskFailed        = "failed"
 	taskCancelled     = "cancelled"
+	taskUnknown       = "unknown" // to its server; for operators only
 )
 
 // isFinal reports whether the status means that the task ended.

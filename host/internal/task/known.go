@@ -137,6 +137,9 @@ func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Ta
 	switch {
 	case ok && fault.Code == mcp.CodeInvalidParams:
 		err = operator.ErrNoTask
+		t.mu.Lock()
+		all[n].Status, all[n].HasResult = taskUnknown, false // the ref stays: lists of the server need the tool
+		t.mu.Unlock()
 	case err != nil:
 	case cancel && isFinal(now.Status):
 		err = operator.ErrTaskEnded
