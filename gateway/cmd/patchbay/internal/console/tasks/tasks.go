@@ -7,8 +7,10 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +28,13 @@ const (
 	// every is how often the page is rendered: no event reports the progress of a task.
 	every = 2 * time.Second
 	// askAfter is how old the description of a server is before the server is asked about a task that a page
-	// shows, and patience bounds the request. maxAsked limits the requests in progress.
+	// shows. Each failure doubles the pause, up to maxPause. patience bounds the request, maxAsked limits the
+	// requests in progress, and maxTried the tasks whose pauses are known.
 	askAfter = 2 * time.Second
+	maxPause = time.Minute
 	patience = 10 * time.Second
 	maxAsked = 16
+	maxTried = 1000
 	// maxShown bounds the text of a result in the page, in bytes.
 	maxShown = 256 << 10
 )
@@ -41,13 +46,20 @@ var templates embed.FS
 type screen struct {
 	site *page.Site
 
-	mu    sync.Mutex // guards the field below
-	asked map[string]bool
+	mu    sync.Mutex // guards the fields below
+	asked int        // the requests in progress
+	tried map[string]attempt
+}
+
+// An attempt is the last request to a server about a task.
+type attempt struct {
+	pause time.Duration // after it
+	next  time.Time     // of the earliest next request
 }
 
 // New returns the screen.
 func New(site *page.Site) *page.Screen {
-	s := &screen{site: site, asked: map[string]bool{}}
+	s := &screen{site: site, tried: map[string]attempt{}}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
 		{Path: "/tasks", Role: page.RoleViewer, Title: "Tasks", Key: "j", Order: 35, View: s.view},
 		{Path: "/tasks/result", Role: page.RoleOperator, Title: "Result of a task", View: s.result},
@@ -89,7 +101,9 @@ func (t *task) Kind() string {
 func (t *task) Words() string { return strings.ReplaceAll(t.Status, "_", " ") }
 
 // HasEnded reports whether the task cannot change any more.
-func (t *task) HasEnded() bool { return t.HasResult || t.Status == "cancelled" }
+func (t *task) HasEnded() bool {
+	return t.HasResult || t.Status == "cancelled" || t.Status == "unknown"
+}
 
 // Left returns the time until the server may forget the task.
 func (t *task) Left() string {
@@ -97,14 +111,13 @@ func (t *task) Left() string {
 		return "no limit"
 	}
 	left := max(time.Until(t.Expires), 0)
-	const day = 24 * time.Hour
-	switch {
-	case left >= 2*day:
-		return strconv.Itoa(int(left/day)) + " days"
-	case left >= 2*time.Hour:
-		return strconv.Itoa(int(left/time.Hour)) + " h"
-	case left >= 2*time.Minute:
-		return strconv.Itoa(int(left/time.Minute)) + " min"
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, " days"}, {time.Hour, " h"}, {time.Minute, " min"}} {
+		if left >= 2*unit.size {
+			return strconv.Itoa(int(left/unit.size)) + unit.name
+		}
 	}
 	return strconv.Itoa(int(left/time.Second)) + " s"
 }
@@ -133,32 +146,48 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	if p.NextCursor > 0 {
 		p.Next = link(strconv.Itoa(p.NextCursor))
 	}
+	var due []string
 	for _, t := range p.Tasks {
 		if t.Role = r.Role; !t.HasEnded() && time.Since(t.Checked) >= askAfter {
-			s.ask(t.ID)
+			due = append(due, t.ID)
 		}
 	}
+	s.ask(due)
 	return &page.View{Template: "tasks", Data: p, Every: every,
 		Fragments: []page.Fragment{{ID: "tasks", Part: "list", Data: p}}}, nil
 }
 
-// ask asks the server of a task about it in the background, for the next rendering of the pages.
-func (s *screen) ask(id string) {
+// ask asks the servers of tasks about them in the background, for the next rendering of the pages. The tasks that
+// have waited longest come first, so that tasks whose servers fail do not delay the others.
+func (s *screen) ask(ids []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[id] || len(s.asked) >= maxAsked {
-		return
+	now := time.Now()
+	if len(s.tried)+len(ids) > maxTried {
+		maps.DeleteFunc(s.tried, func(_ string, a attempt) bool { return !now.Before(a.next) })
 	}
-	s.asked[id] = true
-	s.site.Background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		_ = s.site.Call(ctx, nil, http.MethodGet, "/tasks/"+url.PathEscape(id), nil, nil) // else the page shows the age
-		s.mu.Lock()
-		delete(s.asked, id)
-		s.mu.Unlock()
-		s.site.Changed()
-	})
+	slices.SortStableFunc(ids, func(a, b string) int { return s.tried[a].next.Compare(s.tried[b].next) })
+	for _, id := range ids {
+		last := s.tried[id]
+		if s.asked >= maxAsked || now.Before(last.next) || len(s.tried) >= maxTried {
+			return
+		}
+		s.asked++
+		s.tried[id] = attempt{next: now.Add(maxPause)} // the request ends earlier
+		s.site.Background(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			if s.site.Call(ctx, nil, http.MethodGet, "/tasks/"+url.PathEscape(id), nil, nil) == nil {
+				last.pause = 0
+				defer s.site.Changed()
+			} // else the page shows the age of the description
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.asked--
+			last.pause = min(max(2*last.pause, askAfter), maxPause)
+			s.tried[id] = attempt{last.pause, time.Now().Add(last.pause)}
+		})
+	}
 }
 
 // A resultPage is the data of templates/result.html.

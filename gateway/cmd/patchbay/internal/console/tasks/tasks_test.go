@@ -2,16 +2,24 @@ package tasks_test
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	screen "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/tasks"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -114,4 +122,64 @@ func TestViewerSeesNoTexts(t *testing.T) {
 			t.Errorf("%s: got %d, want 403", one[1], res.StatusCode)
 		}
 	}
+}
+
+// forgetful is an admin API whose servers fail for all tasks but the oldest, and counts the requests for each.
+type forgetful struct {
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (f *forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+	res := &http.Response{StatusCode: http.StatusOK, Request: r}
+	body := "{}"
+	if id, ok := strings.CutPrefix(r.URL.Path, "/admin/v1/tasks/"); ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.asked[id]++; id != "t19" {
+			res.StatusCode, body = http.StatusBadGateway, `{"code": "failed", "detail": "no answer"}`
+		}
+	} else {
+		var all []string
+		for i := range 20 { // more than may be asked at once
+			all = append(all, fmt.Sprintf(`{"id": "t%d", "status": "working"}`, i))
+		}
+		body = `{"tasks": [` + strings.Join(append(all, `{"id": "gone", "status": "unknown"}`), ",") + `]}`
+	}
+	res.Body = io.NopCloser(strings.NewReader(body))
+	return res, nil
+}
+
+// Servers that fail are asked ever less, do not delay other tasks, and wake no streams.
+func TestFailingServersAreAskedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &forgetful{asked: map[string]int{}}
+		site := page.NewSite(func(*mcp.Principal) *http.Client { return &http.Client{Transport: api} },
+			slog.New(slog.DiscardHandler))
+		defer site.End()
+		view := screen.New(site).Routes[0].View
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/tasks", http.NoBody)
+		woken := 0
+		for range 240 { // two minutes with two pages
+			changed := site.Wait()
+			if _, err := view(site.Request(r, nil, page.RoleViewer)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			select {
+			case <-changed:
+				woken++
+			case <-time.After(500 * time.Millisecond):
+			}
+		}
+		if n := api.asked["t0"]; n < 2 || n > 8 {
+			t.Errorf("the server of a failing task got %d requests, want 2 to 8", n)
+		}
+		if n := api.asked["t19"]; n < 20 || n > 61 || n != woken {
+			t.Errorf("the server of another task got %d requests, want 20 to 61; streams were woken %d times", n, woken)
+		}
+		if n := api.asked["gone"]; n > 0 {
+			t.Errorf("a server got %d requests about a task that it does not know", n)
+		}
+	})
 }
