@@ -73,14 +73,15 @@ func (d *Doctor) Screen() *page.Screen {
 }
 
 // Of returns the fragment with the examination of a server, which part/examination renders. For a server that
-// fails, the visit of an operator begins an examination. The data of the fragment is nil for another server.
-func (d *Doctor) Of(r *page.Request, s *servers.Row) page.Fragment {
+// fails, the visit of a person who reads its output begins an examination. The data of the fragment is nil for
+// another server.
+func (d *Doctor) Of(r *page.Request, s *servers.Row, readsOutput bool) page.Fragment {
 	var e *Examination
 	if d != nil && s != nil && (s.Kind() == "bad" || s.State == status.Auth) {
-		if e = d.seen(r, s.Name); r.Role == page.RoleOperator && e.Running == "" && s.Since.After(e.began) &&
+		if e = d.seen(r, s.Name, readsOutput); readsOutput && e.Running == "" && s.Since.After(e.began) &&
 			time.Since(e.began) > pause {
 			d.begin(s.Name, false)
-			e = d.seen(r, s.Name)
+			e = d.seen(r, s.Name, readsOutput)
 		}
 	}
 	return page.Fragment{ID: "examination", Part: "examination", Data: e}
@@ -91,18 +92,25 @@ func (d *Doctor) view(r *page.Request) (*page.View, error) {
 	if err := servers.Check(r, server); err != nil {
 		return nil, err
 	}
-	e := d.seen(r, server)
+	e := d.seen(r, server, r.Role.Grants(page.RoleOperator))
 	return &page.View{Title: "Doctor: " + server, Template: "doctor", Data: e,
 		Fragments: []page.Fragment{{ID: "examination", Part: "examination", Data: e}}}, nil
 }
 
-// seen returns the last examination of a server as a person sees it.
-func (d *Doctor) seen(r *page.Request, server string) *Examination {
+// seen returns the last examination of a server as a person sees it. The observations contain standard error
+// and the environment: only a person who reads the output of the server sees them.
+func (d *Doctor) seen(r *page.Request, server string, readsOutput bool) *Examination {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := Examination{Server: server}
 	if at := d.index(server); at >= 0 {
 		e = *d.all[at]
+	}
+	if !readsOutput {
+		e.Report, e.Checks = "", slices.Clone(e.Checks)
+		for i := range e.Checks {
+			e.Checks[i].Seen = nil
+		}
 	}
 	e.Role, e.Local = r.Role, r.Principal == nil
 	if !e.Local || e.Role != page.RoleOperator {

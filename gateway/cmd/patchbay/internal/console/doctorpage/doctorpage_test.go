@@ -7,12 +7,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -86,6 +90,36 @@ func TestFailingServersOpenTheDoctor(t *testing.T) {
 	if text := v.See("/server?server=fs"); !strings.Contains(text, `<section id="examination" hidden>`) {
 		t.Errorf("a server that does not fail: got %s", text)
 	}
+}
+
+// A visit examines a server that fails again after a later failure, but neither for the same failure nor within a
+// minute.
+func TestLaterFailuresAreExaminedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		site := page.NewSite(nil, nil)
+		defer site.End()
+		d := doctorpage.New(site, func(context.Context, string, *doctor.Options) (*doctor.Report, error) {
+			runs++
+			return &doctor.Report{}, nil
+		})
+		row := &servers.Row{Name: "broken", State: status.CrashLoop, Since: time.Now()}
+		visit := func(after time.Duration, want int) {
+			t.Helper()
+			<-time.After(after)
+			d.Of(site.Request(nil, nil, page.RoleOperator), row, true)
+			if synctest.Wait(); runs != want {
+				t.Errorf("the doctor ran %d times, want %d", runs, want)
+			}
+		}
+		visit(0, 1)
+		visit(time.Hour, 1)
+		row.Since = time.Now()
+		visit(time.Second, 2)
+		row.Since = time.Now().Add(time.Second)
+		visit(time.Second, 2)
+		visit(time.Minute, 3)
+	})
 }
 
 // The local user begins a login on the page of the doctor, which shows the login page to this person only. The

@@ -301,11 +301,11 @@ func (c *catalogue) find(kind itemKind, name string) *item {
 	return c.Items[kind][at]
 }
 
-// needsStderr reports whether the page shows the last lines of standard error: the server does not respond,
-// and the person is an operator who may connect to it.
-func (c *catalogue) needsStderr(r *page.Request) bool {
-	mayConnect := r.Principal == nil || c.Loaded && !c.Refused
-	return r.Role == page.RoleOperator && mayConnect && (!c.Loaded || c.Err != "")
+// readsOutput reports whether the person is an operator who may connect to the server of the catalogue, which
+// may be nil. Others see neither standard error nor the observations of the doctor.
+func (c *catalogue) readsOutput(r *page.Request) bool {
+	mayConnect := r.Principal == nil || c != nil && c.Loaded && !c.Refused
+	return r.Role.Grants(page.RoleOperator) && mayConnect
 }
 
 // catalogues contains the catalogues of servers. It is safe for concurrent use.

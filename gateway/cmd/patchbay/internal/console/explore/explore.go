@@ -290,16 +290,19 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 			p.Server = &list[i]
 		}
 	}
-	p.Doctor = e.opts.Doctor.Of(r, p.Server)
+	if p.Server != nil {
+		p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
+	}
+	readsOutput := p.Catalogue.readsOutput(r)
+	p.Doctor = e.opts.Doctor.Of(r, p.Server, readsOutput)
 	if p.Server == nil && at.Server != "" {
 		return nil, servers.Unknown(at.Server)
 	}
 	if p.Server == nil {
 		return p, nil
 	}
-	p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
 	e.addSubscriptions(r, p)
-	if p.Catalogue.needsStderr(r) {
+	if readsOutput && (!p.Catalogue.Loaded || p.Catalogue.Err != "") { // the server does not respond
 		p.Stderr = stderrOf(r, p.At.Server)
 	}
 	e.selectItem(p)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -26,9 +29,11 @@ func (a talking) RoundTrip(r *http.Request) (*http.Response, error) {
 		Body: io.NopCloser(strings.NewReader(`{"lines":[{"text":"the last line"}]}`))}, nil
 }
 
-// The standard error of a server that does not respond is for operators who may connect to it.
+// The standard error of a server that does not respond, and the observations of the doctor, are for operators who
+// may connect to it. Others see the next step.
 func TestStandardErrorIsForOperatorsWhoMayConnect(t *testing.T) {
 	mcptest.NoLeaks(t)
+	var runs atomic.Int64
 	s := consoletest.New(t, func(o *console.Options) {
 		admin := o.Admin
 		o.Admin = func(p *mcp.Principal) *http.Client { return &http.Client{Transport: talking{admin(p).Transport}} }
@@ -42,21 +47,43 @@ func TestStandardErrorIsForOperatorsWhoMayConnect(t *testing.T) {
 			}
 			return mcp.Command("/no/such/program"), nil
 		}
+		o.Examine = func(_ context.Context, _ string, d *doctor.Options) (*doctor.Report, error) {
+			runs.Add(1)
+			seen := doctor.Check{Name: "start", Status: doctor.Fail, Seen: []string{"PATH /seen"}, Next: "correct it"}
+			d.End(seen)
+			return &doctor.Report{Target: "x", Checks: []doctor.Check{seen}}, nil
+		}
 	})
-	for who, want := range map[string]bool{"ann operator": true, "bob viewer": false, "eve operator": false} {
-		failure := "/no/such/program"
-		if strings.HasPrefix(who, "eve") {
-			failure = "unknown server for eve"
-		}
-		shown := consoletest.Await(t, failure, func() string {
-			_, text := s.Send(s.Stranger(), http.MethodGet, "/explore?server=fs", nil, "X-Person", who)
-			if strings.Contains(text, "the last line") && !want {
-				t.Errorf("%s: the page shows standard error", who)
-			}
+	see := func(path, who string) func() string {
+		return func() string {
+			//nolint:bodyclose // Send closes the body
+			_, text := s.Send(s.Stranger(), http.MethodGet, path+"?server=broken", nil, "X-Person", who)
 			return text
-		})
-		if strings.Contains(shown, "the last line") != want {
-			t.Errorf("%s: want standard error: %t, got\n%s", who, want, shown)
 		}
+	}
+	broken := url.Values{"server": {"broken"}}
+	//nolint:bodyclose // Send closes the body
+	s.Send(s.Stranger(), http.MethodPost, "/servers/restart", broken, "X-Person", "ann operator")
+	consoletest.Await(t, `id="examination" class="card"`, see("/server", "bob viewer"))
+	check := func(path, who, text string) {
+		for _, output := range []string{"the last line", "PATH /seen", "Copy report"} {
+			if strings.Contains(text, output) {
+				t.Errorf("%s, %s: the page shows %s", path, who, output)
+			}
+		}
+	}
+	failures := map[string]string{"bob viewer": "/no/such/program", "eve operator": "unknown server for eve"}
+	for who, failure := range failures {
+		check("/explore", who, consoletest.Await(t, failure, see("/explore", who)))
+	}
+	if n := runs.Load(); n != 0 {
+		t.Errorf("persons who do not read the output began %d examinations", n)
+	}
+	for _, want := range []string{"the last line", "PATH /seen", "Copy report"} {
+		consoletest.Await(t, want, see("/explore", "ann operator"))
+	}
+	for _, at := range [][2]string{{"/explore", "bob viewer"}, {"/explore", "eve operator"}, {"/server", "bob viewer"},
+		{"/doctor", "bob viewer"}} {
+		check(at[0], at[1], consoletest.Await(t, "correct it", see(at[0], at[1])))
 	}
 }

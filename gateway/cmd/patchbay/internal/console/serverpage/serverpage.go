@@ -152,7 +152,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	add := func(f page.Fragment) { v.Fragments = append(v.Fragments, f) }
 	switch p.Tab {
 	case "info":
-		p.Doctor = s.doctor.Of(r, &p.Server.Row)
+		p.Doctor = s.doctor.Of(r, &p.Server.Row, p.Operates())
 		add(page.Fragment{ID: "server-info", Part: "info", Data: p})
 		add(p.Doctor)
 	case "instances":
