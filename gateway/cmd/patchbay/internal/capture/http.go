@@ -108,6 +108,7 @@ func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
 	hop := HTTP
 	if t.login != nil {
 		hop = OAuth
+		t.login.authorized(req)
 	}
 	id := c.ring.begin(&Exchange{Cause: cause, Hop: hop, Revision: revision, Server: c.server, Caller: c.caller,
 		Method: req.Method, Target: address, Queued: queued, Sent: 1})

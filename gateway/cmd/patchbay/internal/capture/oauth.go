@@ -81,6 +81,17 @@ var publicMembers = []string{"application_type", "audience", "client_assertion_t
 // error in the response may repeat.
 type loginBodies struct{ secrets []string }
 
+// authorized adds the credentials of the header Authorization to the secrets. Basic credentials contain the secret
+// URL-encoded.
+func (b *loginBodies) authorized(req *http.Request) {
+	_, credentials, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	_, secret, _ := req.BasicAuth()
+	b.secrets = append(b.secrets, credentials, secret)
+	if decoded, err := url.QueryUnescape(secret); err == nil {
+		b.secrets = append(b.secrets, decoded)
+	}
+}
+
 // sent returns the public text of parameters or of a JSON object that this program sends or a browser returns.
 func (b *loginBodies) sent(body []byte) []byte {
 	if rawjson.Kind(body) == '{' {

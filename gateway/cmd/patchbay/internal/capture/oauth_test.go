@@ -267,6 +267,46 @@ func TestRefusedLoginsRepeatNoSecrets(t *testing.T) {
 	}
 }
 
+// An error that repeats the credentials of the header Authorization does not show the credentials.
+func TestRefusedCredentialsAreHidden(t *testing.T) {
+	mcptest.NoLeaks(t)
+	ring := capture.New(&capture.Options{Always: true})
+	as := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, credentials, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		_, encoded, _ := r.BasicAuth()
+		decoded, _ := url.QueryUnescape(encoded)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusUnauthorized)
+		fmt.Fprintf(w, `{"error":"invalid_client","error_description":"wrong: %s, %s, %s"}`,
+			credentials, encoded, decoded)
+	}))
+	t.Cleanup(as.Close)
+	ctx := ring.WithServer(t.Context(), "acme")
+	client := &http.Client{Transport: capture.Fetches(ctx)(&http.Transport{DisableKeepAlives: true})}
+	basic := &http.Request{Header: http.Header{}}
+	basic.SetBasicAuth("client", "s3cret%2Bvalue")
+	for _, value := range []string{basic.Header.Get("Authorization"), "Bearer s3cret-token", "DPoP s3cret-token"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, as.URL, strings.NewReader("grant_type=x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", value)
+		res, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		id := ring.Find(nil, 0, 1)[0].ID
+		text := string(ring.WireText(id))
+		_, credentials, _ := strings.Cut(value, " ")
+		if !strings.Contains(text, "wrong: [hidden]") || strings.Contains(text, "s3cret") ||
+			strings.Contains(text, credentials) {
+			t.Errorf("got %s, want the error without the credentials", text)
+		}
+	}
+}
+
 // Without a reader the steps are listed, and no text is kept.
 func TestLoginsWithoutReader(t *testing.T) {
 	mcptest.NoLeaks(t)
