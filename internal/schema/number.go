@@ -53,17 +53,10 @@ func parseDecimal(scratch, raw []byte) decimal {
 	return d
 }
 
-// clippedInt parses an exponent and limits it, so that sums do not overflow.
+// clippedInt parses an exponent and limits it, so that sums of a few do not overflow.
 func clippedInt(text []byte) int {
-	const most = math.MaxInt >> 3 // sums of a few do not overflow
-	n, err := strconv.Atoi(string(bytes.TrimPrefix(text, []byte("+"))))
-	if err != nil && len(text) > 0 && text[0] == '-' {
-		return -most
-	}
-	if err != nil {
-		return most
-	}
-	return max(-most, min(n, most))
+	n, _ := strconv.Atoi(string(text)) // the nearest int
+	return max(-math.MaxInt>>3, min(n, math.MaxInt>>3))
 }
 
 func (d decimal) compare(o decimal) int {
@@ -85,7 +78,8 @@ func (d decimal) sign() int {
 
 func (d decimal) isInteger() bool { return len(d.digits) <= max(d.exp, 0) }
 
-// append appends the canonical form of the number, which is JSON for integers of up to 20 digits.
+// append appends the canonical form of the number, which is JSON for integers with up to 20 zeros at
+// the end. Other forms are not JSON, so that they differ from every number as it is written.
 func (d decimal) append(dst []byte) []byte {
 	if len(d.digits) == 0 {
 		return append(dst, '0')
@@ -97,7 +91,7 @@ func (d decimal) append(dst []byte) []byte {
 	if zeros := d.exp - len(d.digits); 0 <= zeros && zeros <= 20 {
 		return append(dst, "00000000000000000000"[:zeros]...)
 	}
-	return appendInt(append(dst, 'e'), d.exp)
+	return appendInt(append(dst, 'x'), d.exp)
 }
 
 // A divisor is the value of multipleOf.
@@ -118,7 +112,8 @@ func parseDivisor(raw []byte) (divisor, error) {
 	return divisor{n, d.exp - len(d.digits), string(raw)}, err
 }
 
-// divides computes the exact remainder digit by digit, then times the remaining power of ten.
+// divides computes the exact remainder digit by digit, then times the remaining power of ten, of which
+// a divisor of 18 digits shares at most 60 factors.
 func (v divisor) divides(d decimal) bool {
 	if len(d.digits) == 0 {
 		return true
@@ -131,18 +126,11 @@ func (v divisor) divides(d decimal) bool {
 	for _, c := range d.digits {
 		rest = (rest*10 + uint64(c-'0')) % v.digits
 	}
-	for factor := uint64(10) % v.digits; power > 0; power >>= 1 {
-		if power&1 == 1 {
-			rest = mulMod(rest, factor, v.digits)
-		}
-		factor = mulMod(factor, factor, v.digits)
+	for range min(power, 60) {
+		high, low := bits.Mul64(rest, 10)
+		rest = bits.Rem64(high, low, v.digits)
 	}
 	return rest == 0
-}
-
-func mulMod(a, b, m uint64) uint64 {
-	high, low := bits.Mul64(a, b)
-	return bits.Rem64(high, low, m)
 }
 
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }

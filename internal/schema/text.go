@@ -110,14 +110,7 @@ func appendCanonical(dst, raw []byte) []byte {
 		if bytes.IndexByte(raw, '\\') < 0 {
 			return append(dst, raw...)
 		}
-		dst = append(dst, '"')
-		for _, c := range unquote(raw) {
-			if c == '"' || c == '\\' {
-				dst = append(dst, '\\')
-			}
-			dst = append(dst, c)
-		}
-		return append(dst, '"')
+		return append(dst, `"`+canonicalEscapes.Replace(string(unquote(raw)))+`"`...)
 	case '0':
 		return parseDecimal(nil, raw).append(dst)
 	case '[':
@@ -166,6 +159,7 @@ func pointerTo(doc []byte, offset int) string {
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+var canonicalEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // appendStep appends a name, or an index if the name is nil, to a JSON pointer.
 func appendStep(path, name []byte, index int) []byte {

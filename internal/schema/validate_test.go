@@ -118,6 +118,11 @@ func TestNumbersAreExact(t *testing.T) {
 		{`{"const":5e-1}`, `0.5`, true},
 		{`{"const":5}`, `0.5`, false},
 		{`{"enum":[1e30]}`, `1000000000000000000000000000000`, true},
+		{`{"const":1e30}`, `1e31`, false},
+		{`{"const":5e-1}`, `5e0`, false},
+		{`{"multipleOf":7}`, `7e1000000000`, true},
+		{`{"multipleOf":576460752303423488}`, `1e59`, true},
+		{`{"multipleOf":576460752303423488}`, `1e58`, false},
 	} {
 		if err := compile(t, c.schema).Validate([]byte(c.value)); (err == nil) != c.valid {
 			t.Errorf("%s for %s: got %v, want valid %v", c.value, c.schema, err, c.valid)
