@@ -150,7 +150,7 @@ func (l *EventLog) record(r *event.Record) {
 		}
 		l.count(r, e.Outcome)
 	case event.Question:
-		e.Type, e.Client = eventQuestion, clientOf(r)
+		e.Type, e.Client = eventQuestion, questionClient(r)
 	case event.Drift:
 		e.Type, e.Detail = eventCatalogue, smallDetail(r.Detail)
 	case event.Admin, event.Login:
@@ -292,6 +292,16 @@ func (l *EventLog) count(r *event.Record, outcome string) {
 	if client := clientOf(r); client != "" {
 		c.Client = client
 	}
+}
+
+// questionClient returns the client that must answer a question, also if no policy read its name.
+func questionClient(r *event.Record) string {
+	if r.Action.Client.Name == "" {
+		named := *r
+		_ = json.Unmarshal(r.Client, &named.Action.Client) // an absent or invalid client has no name
+		r = &named
+	}
+	return clientOf(r)
 }
 
 // clientOf returns the name and version that the client of a request sent.
