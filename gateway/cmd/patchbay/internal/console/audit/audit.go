@@ -92,6 +92,7 @@ type auditPage struct {
 	Newest  string // the URL of the newest records
 	Call    string // the call whose records are shown, or ""
 	Records []record
+	Details bool         // the person may read arguments, error messages and whole records
 	Chain   *chainStatus // nil if the gateway does not check it
 }
 
@@ -147,7 +148,8 @@ func (r *row) Words() string {
 
 func (s *screen) view(r *page.Request) (*page.View, error) {
 	q := r.URL.Query()
-	p := &auditPage{Filter: filterOf(q), Events: events, Call: q.Get("id")}
+	p := &auditPage{Filter: filterOf(q), Events: events, Call: q.Get("id"),
+		Details: r.Role.Grants(page.RoleOperator)}
 	p.Newest = (&filter{Event: p.Filter.Event, Caller: p.Filter.Caller, Server: p.Filter.Server, Tool: p.Filter.Tool,
 		Since: p.Filter.Since}).link()
 	if err := read(r, p); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -63,9 +64,44 @@ func newLog(t *testing.T, n int) (dir string) {
 
 func newSite(t *testing.T, dir string) *consoletest.Visitor {
 	t.Helper()
+	return newConsole(t, dir, nil).Visitor()
+}
+
+func newConsole(t *testing.T, dir string, authenticate func(*http.Request) (*mcp.Principal, page.Role, error),
+) *consoletest.Site {
+	t.Helper()
 	g, _ := consoletest.Gateway(t, `{"mcpServers": {}}`, nil,
 		func(_ *host.Options, a *gateway.AdminOptions) { a.AuditDir = dir })
-	return consoletest.New(t, func(o *console.Options) { o.Admin, o.Gateway = g.AdminClient, true }).Visitor()
+	return consoletest.New(t, func(o *console.Options) {
+		o.Admin, o.Gateway, o.Authenticate = g.AdminClient, true, authenticate
+	})
+}
+
+// A viewer sees who called what, but neither arguments nor whole records.
+func TestAuditHidesArgumentsFromViewers(t *testing.T) {
+	mcptest.NoLeaks(t)
+	role := page.RoleViewer
+	s := newConsole(t, newLog(t, 1), func(*http.Request) (*mcp.Principal, page.Role, error) {
+		return &mcp.Principal{Subject: "vera"}, role, nil
+	}).Guest()
+	for _, role = range []page.Role{page.RoleViewer, page.RoleOperator} {
+		for _, id := range []string{"a-0", "c-0"} {
+			text := s.See("/audit?id=" + id)
+			for _, always := range []string{"ann", "read", "r1", "refused: denied"} {
+				if !strings.Contains(text, always) {
+					t.Errorf("the page of a %s lacks %q:\n%s", role, always, text)
+				}
+			}
+			for _, detail := range []string{"shape of the arguments", "string:5", "Record ", "&#34;args&#34;"} {
+				if strings.Contains(text, detail) && role == page.RoleViewer {
+					t.Errorf("the page of a viewer contains %q:\n%s", detail, text)
+				}
+			}
+			if !strings.Contains(text, "string:5") && role == page.RoleOperator {
+				t.Errorf("the page of an operator has no arguments:\n%s", text)
+			}
+		}
+	}
 }
 
 func TestAuditFiltersRecords(t *testing.T) {
