@@ -117,12 +117,12 @@ func TestConsoleApps(t *testing.T) {
 	for up := 16.0; up < 60 && !must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](logged("tools/call"))))(t); up += 6 {
 		p.do("click above the end of the page", chromedp.MouseClickXY(at[0], at[1]-up))
 	}
-	p.waitFor("the request to call a tool", `document.querySelector("#app-asks form pre") !== null`)
+	p.waitFor("the request to call a tool", `document.querySelector("#questions .question pre") !== null`)
 	if must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](logged("response 2"))))(t) {
 		t.Error("the tool was called before the person allowed the call")
 	}
 	p.screenshotOn("console-app-asks", consoleScreens)
-	p.click("#app-asks form button[value=allow]")
+	p.click("#questions [data-approve]")
 	p.waitFor("the response", logged("response 2"))
 	p.do("select the dark theme", chromedp.Evaluate[chromedp.Void](
 		`{ const s = document.querySelector("#app-theme"); s.value = "dark"; s.form.requestSubmit(); }`))
@@ -140,7 +140,7 @@ func TestConsoleAppsContainHostilePages(t *testing.T) {
 	w := startConsole(t, `{"mcpServers": {"hostile": {"url": "`+url+`"}}}`)
 	p := newTab(t, browser) // the browser reports each attempt
 	openApp(t, p, w, "hostile", "show")
-	p.waitFor("the request to call a tool", `document.querySelector("#app-asks form pre") !== null`)
+	p.waitFor("the request to call a tool", `document.querySelector("#questions .question pre") !== null`)
 	p.waitFor("the report of the page", logged("notifications/message"))
 	report := p.read(chromedp.Evaluate[string](`[...document.querySelectorAll("#app-log li")]
 		.find(l => l.textContent.includes("notifications/message")).querySelector("pre").textContent`))
@@ -156,7 +156,7 @@ func TestConsoleAppsContainHostilePages(t *testing.T) {
 	if n := stolen.Load(); n != 0 {
 		t.Errorf("the tool was called %d times before the person allowed it", n)
 	}
-	p.click("#app-asks form button[value=allow]")
+	p.click("#questions [data-approve]")
 	p.waitFor("the end of the app", `document.querySelector("#app-stage iframe") === null`)
 	if got := p.text(); !strings.Contains(got, "left the page") && !strings.Contains(got, "was closed") {
 		t.Errorf("after the navigation the page shows %s", got)

@@ -1,8 +1,10 @@
 package conformance_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -99,6 +101,160 @@ func TestConsoleInbox(t *testing.T) {
 	ann.do("press Ctrl+Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(2)))
 	caller.waitFor("the greeting", `document.querySelector("#result pre")?.textContent === "Hello, Ann!"`)
 	ann.waitForText("nothing waits")
+}
+
+// A waitingCall is a call by `patchbay call`, which waits for an approval.
+type waitingCall struct {
+	t    *testing.T
+	done chan error
+	out  bytes.Buffer
+}
+
+// call calls the tool add with a key.
+func (w *remoteConsole) call(key, a, b string) *waitingCall {
+	w.t.Helper()
+	c := &waitingCall{t: w.t, done: make(chan error, 1)}
+	cmd := exec.Command(w.binary, "call", "--no-input", "--header", "Authorization: Bearer "+key, w.endpoint, "add",
+		"a="+a, "b="+b)
+	cmd.Stdout, cmd.Stderr = &c.out, &c.out
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = cmd.Process.Kill() }) // fails if it ended
+	go func() { c.done <- cmd.Wait() }()           // ends with the process
+	return c
+}
+
+// want checks the end of the call, whose output must contain a text.
+func (c *waitingCall) want(succeeds bool, text string) {
+	c.t.Helper()
+	err := <-c.done
+	if out := c.out.String(); (err == nil) != succeeds || !strings.Contains(out, text) {
+		c.t.Errorf("the call ended with %v and %q, want success %t and %q", err, out, succeeds, text)
+	}
+}
+
+// TestConsoleInboxOfAGateway decides about calls of another program in two browsers: the call gets
+// its result or the denial, the other browser cannot decide again, a viewer sees no arguments, and
+// the audit log names the person.
+func TestConsoleInboxOfAGateway(t *testing.T) {
+	browser := startBrowser(t)
+	w := newRemoteConsole(t)
+	w.run(fmt.Sprintf(`{"mcpServers": {"db": {"command": %q, "args": ["serve", "--stdio", "--tasks", "memory"]}},
+		"patchbay": {"approve": ["console"], "audit": {"args": "shape"}, "console": {"publicURL": %q},
+		"policy": {"rules": [{"name": "sums", "on": ["call"], "do": "ask", "reason": "adds up"}]}}}`, w.binary, w.base),
+		"--addr", "127.0.0.1:0", "--console="+w.listen)
+	tabs := map[string]*watchedTab{}
+	for name, role := range map[string]string{"ann": "operator", "eve": "operator", "vera": "viewer"} {
+		tabs[name] = newWatchedTab(t, browser)
+		w.logIn(tabs[name], w.key(name, "--console", role))
+		tabs[name].waitFor("the stream of "+name, `document.querySelector("#connection.live") !== null`)
+		tabs[name].open(w.base + "/inbox")
+		tabs[name].waitForText("nothing waits")
+	}
+	ann, eve, vera, bob := tabs["ann"], tabs["eve"], tabs["vera"], w.key("bob")
+	const card = `document.querySelector(".approval") !== null`
+
+	call := w.call(bob, "20", "22")
+	for name, p := range tabs {
+		p.waitFor("the request for "+name, card)
+		text := strings.ToLower(p.text())
+		for _, want := range []string{"db add", "bob", "patchbay", "not verified", "sums", "adds up", "left",
+			"definition"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page of %s lacks %q:\n%s", name, want, text)
+			}
+		}
+		for _, only := range []string{`"a": 20`, "approve once"} {
+			if strings.Contains(text, only) != (p != vera) {
+				t.Errorf("the page of %s contains %q: %t", name, only, p == vera)
+			}
+		}
+	}
+	eve.do("pause", chromedp.KeyEvent(".")) // the page is out of date
+	eve.waitFor("the pause", `document.querySelector("#connection.paused") !== null`)
+	ann.click(".approval [data-approve]")
+	call.want(true, "42")
+	eve.click(".approval [data-deny]")
+	eve.waitForText("too late: approved once by ann")
+	eve.open(w.base + "/inbox")
+	eve.waitFor("the decision", `document.querySelector("#inbox-decided .badge.ok") !== null`)
+
+	call = w.call(bob, "1", "2")
+	ann.waitFor("the next request", card)
+	eve.waitFor("the next request", card)
+	eve.click(".approval [data-deny]")
+	call.want(false, "has not approved")
+	ann.waitFor("the decision of eve", `document.querySelector("#inbox-decided .badge.bad") !== null &&
+		document.querySelector(".approval") === null`)
+
+	out := string(must(exec.Command(w.binary, "gateway", "audit", "query", "--config", w.file, "--json").Output())(t))
+	for _, want := range []string{`"action":"approve"`, `"approver":"ann patchbay:key"`, `"action":"deny"`,
+		`"approver":"eve patchbay:key"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the audit log lacks %s:\n%s", want, out)
+		}
+	}
+}
+
+// TestConsoleInboxTask answers the question of a task in the Inbox; the task continues.
+func TestConsoleInboxTask(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, `{"mcpServers": {}}`)
+	base, _, _ := strings.Cut(w.url, "/login")
+	caller, ann := newWatchedTab(t, browser), newWatchedTab(t, browser)
+	caller.open(w.url)
+	caller.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
+	caller.shareLogin(ann)
+	ann.open(base + "/inbox")
+	ann.waitForText("nothing waits")
+	caller.open(base + "/explore?server=demo&kind=tools&name=publish")
+	caller.waitFor("the form", `document.querySelector("[id='f/title']") !== null`)
+	caller.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+	caller.do("enter the title", chromedp.SendKeys(chromedp.CSS(`[id='f/title']`), "News"))
+	caller.click("[name='at-task']")
+	caller.do("press Ctrl+Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(2)))
+	const asked = `document.querySelector("#questions form") !== null`
+	ann.waitFor("the question of the task", asked)
+	caller.waitFor("the question in the run", asked)
+	caller.waitForText("input_required")
+	ann.waitForText("of publish")
+	ann.screenshotOn("console-inbox-task", consoleScreens)
+	ann.do("confirm", chromedp.Evaluate[chromedp.Void](
+		`{ document.querySelector("#questions [name='/publish']").value = "true"; }`))
+	ann.click("#questions button[value=accept][data-default]")
+	caller.waitFor("the result", `document.querySelector("#run .badge.ok") !== null`)
+	caller.waitFor("the answered question", `document.querySelector("#questions .answered") !== null`)
+	ann.waitForText("nothing waits")
+}
+
+// TestConsoleInboxSampling shows the answer of a program to a sampling request, and sends it after a
+// click.
+func TestConsoleInboxSampling(t *testing.T) {
+	browser := startBrowser(t)
+	w := startConsole(t, `{"mcpServers": {}}`, "--sample-with", "echo A short story.")
+	base, _, _ := strings.Cut(w.url, "/login")
+	p := newWatchedTab(t, browser)
+	p.open(w.url)
+	p.waitFor("the overview", `document.querySelector("#server-demo.ok details.tools") !== null`)
+	p.open(base + "/explore?server=demo&kind=tools&name=summarize")
+	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+	p.do("enter the text", chromedp.SendKeys(chromedp.CSS(`[id='f/text']`), "A long story"))
+	p.do("press Ctrl+Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(2)))
+	p.waitFor("the question", `document.querySelector("#questions button[value=draft]") !== null`)
+	p.open(base + "/inbox")
+	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+	if !p.has("#inbox-elsewhere[hidden]") {
+		t.Error("the question of the run is listed as a question of another caller")
+	}
+	p.click("#questions button[value=draft]")
+	p.waitFor("the answer", `document.querySelector("#questions button[value=send]") !== null`)
+	p.waitForText("A short story.")
+	p.screenshotOn("console-inbox-sampling", consoleScreens)
+	p.click("#questions button[value=send]")
+	p.waitForText("nothing waits")
+	p.open(base + "/explore?server=demo&kind=tools&name=summarize")
+	p.waitFor("the result", `document.querySelector("#result")?.textContent.includes("A short story.")`)
 }
 
 // TestConsoleServer opens each part of the page of a server, and the log.

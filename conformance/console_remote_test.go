@@ -18,6 +18,7 @@ type remoteConsole struct {
 	binary     string
 	file, base string // the configuration, and the URL of the console without a path
 	listen     string // the address of the console
+	endpoint   string // of the gateway, for clients
 	idp        *provider
 }
 
@@ -47,7 +48,7 @@ func (w *remoteConsole) run(configuration string, args ...string) {
 	if err := os.WriteFile(w.file, []byte(configuration), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	start(w.t, w.binary, append([]string{"gateway", "--config", w.file}, args...)...)
+	w.endpoint = start(w.t, w.binary, append([]string{"gateway", "--config", w.file}, args...)...)
 }
 
 // startRemoteConsole runs a gateway with a console, keys and the certified OpenID provider, whose

@@ -296,12 +296,11 @@ func (l *EventLog) count(r *event.Record, outcome string) {
 
 // questionClient returns the client that must answer a question, also if no policy read its name.
 func questionClient(r *event.Record) string {
+	named := *r
 	if r.Action.Client.Name == "" {
-		named := *r
 		_ = json.Unmarshal(r.Client, &named.Action.Client) // an absent or invalid client has no name
-		r = &named
 	}
-	return clientOf(r)
+	return clientOf(&named)
 }
 
 // clientOf returns the name and version that the client of a request sent.

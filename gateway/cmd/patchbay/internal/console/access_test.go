@@ -75,7 +75,6 @@ var roles = map[string]page.Role{
 	"GET /apps/stream":      page.RoleOperator,
 	"POST /apps/open":       page.RoleOperator,
 	"POST /apps/set":        page.RoleOperator,
-	"POST /apps/answer":     page.RoleOperator,
 	"POST /apps/close":      page.RoleOperator,
 	"POST /apps/message":    page.RoleOperator,
 	"GET /inbox":            page.RoleViewer,

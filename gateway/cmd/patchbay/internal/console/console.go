@@ -237,7 +237,8 @@ func (c *Console) newScreens() []*page.Screen {
 	if c.opts.Connect != nil && c.showsApps() {
 		var screen *page.Screen
 		screen, c.viewer, run.App = apps.New(c.site,
-			&apps.Options{Connect: c.opts.Connect, Origins: c.origins, Version: c.opts.Version})
+			&apps.Options{Connect: c.opts.Connect, Origins: c.origins, Desk: c.opts.Questions, Mask: c.opts.Mask,
+				Version: c.opts.Version})
 		all = append(all, screen)
 	}
 	all = append(all, explore.New(c.site, run))

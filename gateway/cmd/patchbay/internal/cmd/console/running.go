@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -22,9 +23,13 @@ func openRunning(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
+	var sources launch.Sources
+	if err := sources.SampleWith(f.Flags.SampleWith); err != nil {
+		return exit.UsageError(err)
+	}
 	web, err := launch.Listen(&console.Options{
 		Admin:   func(*mcp.Principal) *http.Client { return running.HTTP() },
-		Version: build.Version(), Logger: f.IO.Logger(),
+		Version: build.Version(), Logger: f.IO.Logger(), Questions: sources.Questions(),
 		Connect: func(ctx context.Context, server string, _ *mcp.Principal) (mcp.Transport, error) {
 			a, err := hosting.Attach(ctx, f, gateway.Route{Server: server})
 			if err != nil {

@@ -8,6 +8,7 @@
 package apps
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -23,7 +24,6 @@ import (
 	stdjson "encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -52,6 +52,10 @@ type Options struct {
 	// origin of the [Viewer], whose host must be another. view is empty if this console shows no
 	// apps to the browser.
 	Origins func(r *http.Request) (console, view string)
+	// Desk takes the requests of pages that wait for the person. Default: a desk of the screen.
+	Desk *question.Desk
+	// Mask replaces secrets in the arguments that a person sees. Default: nothing is replaced.
+	Mask func(text string) string
 	// Version is the version of the program.
 	Version string
 }
@@ -86,11 +90,11 @@ type screen struct {
 // available.
 func New(site *page.Site, o *Options) (*page.Screen, *Viewer, func(*Call)) {
 	s := &screen{site: site, opts: *o, opening: map[string]int{}}
+	s.opts.Desk = cmp.Or(o.Desk, &question.Desk{})
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
 		{Path: "/apps", Role: page.RoleOperator, Title: "App", View: s.view},
 		{Path: "/apps/open", Role: page.RoleOperator, Act: s.open},
 		{Path: "/apps/set", Role: page.RoleOperator, Act: s.set},
-		{Path: "/apps/answer", Role: page.RoleOperator, Act: s.answer},
 		{Path: "/apps/close", Role: page.RoleOperator, Act: s.close},
 		{Path: "/apps/file", Role: page.RoleOperator, Serve: s.file},
 		{Path: "/apps/stream", Role: page.RoleOperator, Serve: s.stream, Stream: true},
@@ -105,10 +109,6 @@ func (s *screen) add(c *Call) {
 	s.calls = s.calls[max(0, len(s.calls)-maxCalls):]
 }
 
-func problem(status int, format string, args ...any) error {
-	return &gateway.Problem{Status: status, Detail: fmt.Sprintf(format, args...)}
-}
-
 // loadOf returns the load that a request names, of the person.
 func (s *screen) loadOf(r *page.Request) (*load, error) {
 	id, _ := strconv.Atoi(r.FormValue("load"))
@@ -119,18 +119,22 @@ func (s *screen) loadOf(r *page.Request) (*load, error) {
 			return l, nil
 		}
 	}
-	return nil, problem(http.StatusNotFound, "there is no app %d: run its tool again", id)
+	return nil, page.Problem(http.StatusNotFound, "", "there is no app %d: run its tool again", id)
 }
 
 // A appPage is the data of templates/apps.html and its parts.
 type appPage struct {
 	*load
-	State  state
-	Source string // the URL of the page, if it can be loaded
-	Origin string // of the page
-	Widths []string
-	Modes  []apps.DisplayMode
+	State     state
+	Questions []*question.Question // that wait for the person
+	Source    string               // the URL of the page, if it can be loaded
+	Origin    string               // of the page
+	Widths    []string
+	Modes     []apps.DisplayMode
 }
+
+// link returns the page of the load.
+func (l *load) link() string { return fmt.Sprintf("/apps?load=%d", l.ID) }
 
 // Sandbox and Allow are attributes of the frame.
 func (l *load) Sandbox() string { return apps.Sandbox }
@@ -148,16 +152,18 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		return nil, err
 	}
 	_, origin := s.opts.Origins(r.Request)
-	p := &appPage{load: l, State: l.snapshot(), Origin: origin, Widths: widths, Modes: modes}
+	p := &appPage{load: l, State: l.snapshot(), Questions: s.opts.Desk.Of(l.Call.Run, l.ID), Origin: origin,
+		Widths: widths, Modes: modes}
 	if !p.State.Served && p.State.Ended == "" {
 		p.Source = origin + viewPath + l.token
 	}
 	v := &page.View{Title: l.Call.Tool + " · App", Template: "apps", Data: p, Frames: origin}
 	v.Fragments = []page.Fragment{
 		{ID: "app-state", Part: "app-state", Data: p},
-		{ID: "app-asks", Part: "app-asks", Data: p, Version: fmt.Sprint(p.State.Asked)},
+		{ID: "app-files", Part: "app-files", Data: p, Version: fmt.Sprint(len(p.State.Files))},
 		{ID: "app-log", Part: "app-log", Data: p, Version: fmt.Sprint(p.State.Logged)},
 	}
+	v.Fragments = append(v.Fragments, question.Fragments(p.Questions)...)
 	return v, nil
 }
 
@@ -172,13 +178,13 @@ func (s *screen) open(r *page.Request) (*page.Outcome, error) {
 	defer s.began(person)
 	embedder, origin := s.opts.Origins(r.Request)
 	if origin == "" {
-		return nil, problem(http.StatusConflict, "no app is shown: its page needs an origin with another host")
+		return nil, page.Problem(http.StatusConflict, "", "no app is shown: its page needs an origin with another host")
 	}
 	l, err := s.newLoad(r.Context(), call, embedder)
 	if err != nil {
 		return nil, err
 	}
-	return &page.Outcome{Location: fmt.Sprintf("/apps?load=%d", l.ID)}, nil
+	return &page.Outcome{Location: l.link()}, nil
 }
 
 // begin returns the call of a run of a person, and counts the load that is being made. The caller must call
@@ -190,7 +196,7 @@ func (s *screen) begin(run int, person string) (*Call, error) {
 		return c.Run == run && question.PersonOf(c.Principal) == person
 	})
 	if at < 0 {
-		return nil, problem(http.StatusNotFound, "run %d has no app, or is too old: run the tool again", run)
+		return nil, page.Problem(http.StatusNotFound, "", "run %d has no app, or is too old: run the tool again", run)
 	}
 	running := s.opening[person]
 	for _, l := range s.loads {
@@ -199,7 +205,7 @@ func (s *screen) begin(run int, person string) (*Call, error) {
 		}
 	}
 	if running >= maxLoads {
-		return nil, problem(http.StatusConflict, "%d apps are shown already: close an app first", maxLoads)
+		return nil, page.Problem(http.StatusConflict, "", "%d apps are shown already: close an app first", maxLoads)
 	}
 	s.opening[person]++
 	return s.calls[at], nil
@@ -249,7 +255,7 @@ func (s *screen) message(w http.ResponseWriter, r *page.Request) error {
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		return problem(http.StatusRequestEntityTooLarge, "the messages are too large")
+		return page.Problem(http.StatusRequestEntityTooLarge, "", "the messages are too large")
 	}
 	for line := range strings.SplitSeq(string(text), "\n") {
 		l.handle(stdjson.RawMessage(line))
@@ -266,7 +272,7 @@ func (s *screen) stream(w http.ResponseWriter, r *page.Request) error {
 		return err
 	}
 	if !l.attach() {
-		return problem(http.StatusConflict, "the app is shown in another page, or has ended")
+		return page.Problem(http.StatusConflict, "", "the app is shown in another page, or has ended")
 	}
 	defer l.end("The page was closed.")
 	w.Header().Set("Content-Type", "application/x-ndjson")
@@ -302,7 +308,7 @@ func (s *screen) file(w http.ResponseWriter, r *page.Request) error {
 	at, _ := strconv.Atoi(r.FormValue("file"))
 	files := l.snapshot().Files
 	if at < 0 || at >= len(files) || files[at].Data == nil {
-		return problem(http.StatusNotFound, "the app offers no file %d", at)
+		return page.Problem(http.StatusNotFound, "", "the app offers no file %d", at)
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", attachment(files[at].Name))

@@ -28,7 +28,7 @@ func newClock() *mcp.Server {
 	views := apps.New(s)
 	views.Add(&apps.View{URI: "ui://clock/face", Name: "face"}, clockHTML)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time"}, &apps.ToolUI{View: "ui://clock/face"}),
-		func(context.Context, struct{}) (string, error) { return "noon", nil })
+		func(context.Context, map[string]any) (string, error) { return "noon", nil })
 	return s
 }
 
@@ -51,6 +51,7 @@ func newViewer(t *testing.T, prepare func(*console.Options)) *viewer {
 	s := consoletest.New(t, func(o *console.Options) {
 		o.ViewAddr = "127.0.0.1:0"
 		o.Connect = connect
+		o.Mask = func(text string) string { return strings.ReplaceAll(text, "a secret", "[secret]") }
 		if prepare != nil {
 			prepare(o)
 		}
@@ -160,6 +161,12 @@ func (v *viewer) raw(path, body string) (*http.Response, string) {
 	return v.do(req)
 }
 
+// question returns the ID of the request of the app on a page, which contains text.
+func (v *viewer) question(at, text string) string {
+	v.t.Helper()
+	return regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(v.Await(at, text))[1]
+}
+
 func TestAppsTalkAndWaitForThePerson(t *testing.T) {
 	v := newViewer(t, nil)
 	if res, _ := v.document(""); res.StatusCode != http.StatusGone {
@@ -189,12 +196,27 @@ func TestAppsTalkAndWaitForThePerson(t *testing.T) {
 		}
 	}
 	at := "/apps?load=" + v.load
-	for id, answer := range map[int]string{2: "refuse", 3: "allow"} {
-		v.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"time"}}`, id))
-		ask := regexp.MustCompile(`name="ask" value="(\d+)"`).FindStringSubmatch(v.Await(at, "call the tool time"))
-		v.Post("/apps/answer", url.Values{"load": {v.load}, "ask": {ask[1]}, "action": {answer}})
-		if got := next(); strings.Contains(got, "noon") != (answer == "allow") {
+	for id, answer := range map[int]string{2: "decline", 3: "accept"} {
+		v.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"time","arguments":`+
+			`{"zone":"a secret","n":1e2}}}`, id))
+		shown := v.Await("/inbox", "call the tool time")
+		for _, want := range []string{"(1) Inbox", `href="` + at, "ui://clock/face", "the local user",
+			"The server claims", "not pinned", "&#34;zone&#34;: &#34;[secret]&#34;", "1e2", "Approve once"} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("the Inbox lacks %q:\n%s", want, shown)
+			}
+		}
+		form := url.Values{"question": {v.question(at, "call the tool time")}, "action": {answer}}
+		if to := v.Post("/inbox/answer", form); to != at {
+			t.Errorf("after the answer the browser is at %s, want %s", to, at)
+		}
+		if got := next(); strings.Contains(got, "noon") != (answer == "accept") {
 			t.Errorf("%s: got %s", answer, got)
+		}
+		form.Set("action", "accept")
+		if res, text := v.Send(http.MethodPost, "/inbox/answer", form); res.StatusCode != http.StatusConflict ||
+			strings.Contains(text, "approved once") != (answer == "accept") {
+			t.Errorf("an answer again: status %d, %s", res.StatusCode, text)
 		}
 	}
 	v.Post("/apps/set", url.Values{"load": {v.load}, "theme": {"dark"}, "width": {"390"}, "mode": {"inline"}})
@@ -214,8 +236,7 @@ func TestAppsOfferFilesAndEnd(t *testing.T) {
 		`"resource":{"uri":"x:/..%2Fexport.html","text":"<script>"}},` +
 		`{"type":"resource_link","name":"f","uri":"ui://clock/face"}]}}`)
 	at := "/apps?load=" + v.load
-	ask := regexp.MustCompile(`name="ask" value="(\d+)"`).FindStringSubmatch(v.Await(at, "_export.html</strong>"))
-	v.Post("/apps/answer", url.Values{"load": {v.load}, "ask": {ask[1]}, "action": {"allow"}})
+	v.Post("/inbox/answer", url.Values{"question": {v.question(at, "_export.html</strong>")}, "action": {"accept"}})
 	if got := next(); !strings.Contains(got, `"result":{}`) {
 		t.Errorf("the response to a download: %s", got)
 	}

@@ -2,91 +2,62 @@ package apps
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	stdjson "encoding/json"
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An ask is a request of the page that waits for the person. It is immutable.
-type ask struct {
-	ID     int
-	Title  string
-	Text   string          // the arguments of a tool
-	URL    string          // of a link, whole
-	Files  []apps.Download // to be saved
-	answer chan bool
-}
-
-var errRefused = errors.New("the person refused")
-
-// confirm shows a request and waits for the person.
-func (l *load) confirm(ctx context.Context, a *ask) error {
-	a.answer = make(chan bool, 1)
-	l.update(func(s *state) {
-		s.Asked++
-		a.ID = s.Asked
-		s.Asks = append(slices.Clone(s.Asks), a)
-	})
-	defer l.remove(a)
-	select {
-	case yes := <-a.answer:
-		if yes {
-			return nil
-		}
-		return errRefused
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// remove withdraws a request.
-func (l *load) remove(a *ask) {
-	l.update(func(s *state) {
-		s.Asks = slices.DeleteFunc(slices.Clone(s.Asks), func(other *ask) bool { return other == a })
-		s.Asked++
-	})
-}
-
-// answer answers a request of the page.
-func (s *screen) answer(r *page.Request) (*page.Outcome, error) {
-	l, err := s.loadOf(r)
-	if err != nil {
-		return nil, err
-	}
-	id, _ := strconv.Atoi(r.PostFormValue("ask"))
-	asks := l.snapshot().Asks
-	at := slices.IndexFunc(asks, func(a *ask) bool { return a.ID == id })
-	action := r.PostFormValue("action")
-	switch {
-	case at < 0:
-		return nil, problem(http.StatusConflict, "the request was answered or withdrawn")
-	case action != "allow" && action != "refuse":
-		return nil, problem(http.StatusBadRequest, "invalid answer %.20q: must be allow or refuse", action)
-	}
-	select {
-	case asks[at].answer <- action == "allow": // buffered
-	default: // another page answered first
-	}
-	return &page.Outcome{Location: fmt.Sprintf("/apps?load=%d", l.ID), Fragments: []page.Fragment{}}, nil
+// allow shows a request of the page in the Inbox and beside the app, and waits for the person.
+func (l *load) allow(ctx context.Context, q *question.Question) error {
+	q.Origin = question.Origin{Server: l.Call.Server, Run: l.Call.Run, App: l.ID,
+		Person: question.PersonOf(l.Call.Principal), Link: l.link(), About: "the app of " + l.Call.Tool}
+	return l.screen.opts.Desk.Allow(ctx, q)
 }
 
 // allowTool asks the person before the page calls a tool of its server.
 func (l *load) allowTool(ctx context.Context, t *mcp.Tool, args stdjson.RawMessage) error {
-	return l.confirm(ctx, &ask{Title: "The app asks to call the tool " + t.Name + ".", Text: page.Indent(args)})
+	call := &question.Stake{Server: l.Call.Server, Method: "tools/call", Target: t.Name, Arguments: l.mask(args),
+		Client: "the page " + l.page.URI + " of the server"}
+	if l.Call.Principal != nil {
+		call.Principal = l.Call.Principal.Subject
+	}
+	var err error
+	if call.Definition, err = stdjson.Marshal(t); err != nil {
+		return err
+	}
+	err = call.FindPin(func(path string, v any) error {
+		return l.screen.site.Call(ctx, l.Call.Principal, http.MethodGet, path, nil, v)
+	})
+	if err != nil {
+		return fmt.Errorf("read the pin of %s: %w", t.Name, err)
+	}
+	return l.allow(ctx, &question.Question{Wish: "call the tool " + t.Name, Call: call})
+}
+
+// mask hides the secrets of the configuration in arguments that a page shows.
+func (l *load) mask(args stdjson.RawMessage) stdjson.RawMessage {
+	if l.screen.opts.Mask == nil {
+		return args
+	}
+	return stdjson.RawMessage(l.screen.opts.Mask(string(args)))
 }
 
 // openLink asks the person, who opens the link.
-func (l *load) openLink(ctx context.Context, url string) error {
-	return l.confirm(ctx, &ask{Title: "The app asks to open a page.", URL: url})
+func (l *load) openLink(ctx context.Context, link string) error {
+	u, err := url.Parse(link)
+	if err != nil {
+		return err
+	}
+	return l.allow(ctx, &question.Question{Wish: "open a page", URL: u})
 }
 
 // download asks the person before it offers files to the browser.
@@ -94,7 +65,7 @@ func (l *load) download(ctx context.Context, files []apps.Download) error {
 	if len(l.snapshot().Files)+len(files) > maxFiles {
 		return fmt.Errorf("more than %d files", maxFiles)
 	}
-	if err := l.confirm(ctx, &ask{Title: "The app asks to save files.", Files: files}); err != nil {
+	if err := l.allow(ctx, &question.Question{Wish: "save files", Files: files}); err != nil {
 		return err
 	}
 	saved := slices.Clone(files)
@@ -128,7 +99,8 @@ func (s *screen) set(r *page.Request) (*page.Outcome, error) {
 	old := l.snapshot()
 	theme, width, mode := r.PostFormValue("theme"), r.PostFormValue("width"), apps.DisplayMode(r.PostFormValue("mode"))
 	if theme != "light" && theme != "dark" || !slices.Contains(widths, width) || !slices.Contains(modes, mode) {
-		return nil, problem(http.StatusBadRequest, "invalid settings of the app: want a theme, a width and a mode")
+		return nil, page.Problem(http.StatusBadRequest, "invalid_settings",
+			"invalid settings of the app: want a theme, a width and a mode")
 	}
 	change := &apps.Context{}
 	if theme != old.Theme {
@@ -141,8 +113,8 @@ func (s *screen) set(r *page.Request) (*page.Outcome, error) {
 		change.ContainerDimensions = dimensions(width)
 	}
 	if err := l.bridge.ContextChanged(r.Context(), change); err != nil {
-		return nil, problem(http.StatusConflict, "%s", err)
+		return nil, page.Problem(http.StatusConflict, "", "%s", err)
 	}
 	l.show(func(s *state) { s.Theme, s.Mode, s.Width = theme, mode, width })
-	return &page.Outcome{Location: fmt.Sprintf("/apps?load=%d", l.ID), Fragments: []page.Fragment{}}, nil
+	return &page.Outcome{Location: l.link(), Fragments: []page.Fragment{}}, nil
 }

@@ -88,8 +88,6 @@ type state struct {
 	Width    string
 	App      apps.App
 	Tools    []*mcp.Tool // of the page
-	Asks     []*ask
-	Asked    int // rises with each change of Asks and Files
 	Files    []apps.Download
 	Log      []entry
 	Logged   int // rises with each entry
@@ -123,7 +121,7 @@ func (s *screen) newLoad(ctx context.Context, c *Call, embedder string) (*load, 
 		state: state{Theme: "light", Mode: apps.DisplayInline, Width: "full"}}
 	if err := l.read(starting, embedder); err != nil {
 		_ = client.Close()
-		return nil, problem(http.StatusConflict, "%s", err)
+		return nil, page.Problem(http.StatusConflict, "", "%s", err)
 	}
 	l.ctx, l.cancel = context.WithCancel(s.site.Context())
 	s.keep(l)
@@ -403,13 +401,12 @@ func (l *load) end(reason string) {
 		first = s.Ended == ""
 		if first {
 			s.Ended = reason
-			s.Asks = nil
-			s.Asked++
 		}
 	})
 	if !first {
 		return
 	}
+	l.screen.opts.Desk.Withdraw(l.Call.Run, l.ID)
 	l.screen.site.Background(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, teardownTimeout)
 		defer cancel()

@@ -256,11 +256,7 @@ func (p *explorePage) fragments() []page.Fragment {
 	if p.Run == nil {
 		return all
 	}
-	for _, q := range p.Run.Questions {
-		all = append(all, page.Fragment{ID: q.Element(), Part: "question", Data: q, In: "questions", Place: page.Append,
-			Version: q.Version()})
-	}
-	return all
+	return append(all, question.Fragments(p.Run.Questions)...)
 }
 
 // version identifies the state of a run, or the state of its result.
@@ -388,7 +384,7 @@ func (e *explorer) addRuns(r *page.Request, p *explorePage) {
 
 func (e *explorer) runPage(r *page.Request, shown *run) *runPage {
 	state := shown.snapshot()
-	return &runPage{run: shown, State: state, Questions: e.opts.Desk.Of(shown.ID),
+	return &runPage{run: shown, State: state, Questions: e.opts.Desk.Of(shown.ID, 0),
 		Copy: copyAs(e.target(shown.Server), shown, state.Revision), Role: r.Role,
 		Checks: e.opts.Checks, Revisions: e.opts.revisions()}
 }

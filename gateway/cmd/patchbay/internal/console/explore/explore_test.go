@@ -190,7 +190,11 @@ func TestRunsReachServers(t *testing.T) {
 				v.Post("/inbox/answer", url.Values{"question": {"3"}, "action": {"accept"}, "text": {"all"}})
 				v.Await(at, "the model says all")
 
+				server.mu.Lock()
+				called := server.called
+				server.mu.Unlock()
 				at = v.run("wait", nil)
+				<-called
 				v.Await(at, ">running</span>")
 				v.Post("/explore/cancel", url.Values{"run": {v.runID(at)}})
 				v.Await(at, ">cancelled</span>")
@@ -389,7 +393,7 @@ func TestRunsOfTalkativeServersAreBounded(t *testing.T) {
 	})
 	v := newVisitor(t, func() mcp.Transport { return mcptest.Transport(t, server, mcptest.Transports()[0]) })
 	v.Await("/explore?server=fs", "name=talk")
-	page := v.Await(v.run("talk", nil), "refused: a run has at most")
+	page := v.Await(v.run("talk", nil), "must have at most 262144")
 	if strings.Contains(page, "noisenoise") || !strings.Contains(page, "a message of 5242") {
 		t.Errorf("the page of %d bytes contains a large log message", len(page))
 	}

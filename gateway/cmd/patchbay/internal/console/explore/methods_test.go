@@ -2,7 +2,9 @@ package explore_test
 
 import (
 	"context"
+	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -31,6 +33,58 @@ func TestAnyMethodIsSent(t *testing.T) {
 	page = v.See("/explore?server=fs&kind=methods&name=example/other")
 	if !strings.Contains(page, "Params, as JSON") || strings.Contains(page, "Edit as a form") {
 		t.Errorf("a method that is not listed:\n%s", page)
+	}
+}
+
+// A task that requires input shows its questions in the run and in the Inbox. Each is answered once,
+// and the task continues.
+func TestTasksAskInTheInbox(t *testing.T) {
+	mcptest.NoLeaks(t)
+	for _, revision := range []string{"2025-11-25", mcptest.Modern} {
+		t.Run(revision, func(t *testing.T) {
+			server := mcp.NewServer("press", "1", &mcp.ServerOptions{Revisions: []string{revision}})
+			work := tasks.NewServer(server, nil)
+			defer func() {
+				if err := work.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			tasks.AddTool(work, &mcp.Tool{Name: "publish"}, nil, func(ctx context.Context, _ struct{}) (string, error) {
+				name, err := mcp.Ask[string](ctx, "name", "Which title?", nil)
+				if err != nil {
+					return "", err
+				}
+				r, err := mcp.Sample(ctx, "s", &mcp.CreateMessageParams{MaxTokens: 9, Messages: []mcp.SamplingMessage{
+					{Role: mcp.RoleUser, Content: []mcp.ContentBlock{mcp.Text("Sum up " + name)}}}})
+				if err != nil {
+					return "", err
+				}
+				return name + ": " + r.Text(), nil
+			})
+			v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(server) })
+			v.Await("/explore?server=fs", "name=publish")
+			at := v.run("publish", url.Values{"at-task": {"yes"}})
+			answer := func(text string, values url.Values) {
+				t.Helper()
+				shown := v.Await("/inbox", text)
+				about := "of run " + v.runID(at) + " of publish"
+				if !strings.Contains(shown, "(1) Inbox") || !strings.Contains(shown, about) {
+					t.Errorf("the Inbox does not name the run:\n%s", shown)
+				}
+				v.Await(at, text)
+				v.Await(at, "input_required")
+				values.Set("question", regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(shown)[1])
+				values.Set("action", "accept")
+				v.Post("/inbox/answer", values)
+				if res, _ := v.Send(http.MethodPost, "/inbox/answer", values); res.StatusCode != http.StatusConflict {
+					t.Errorf("the same answer again: status %d, want 409", res.StatusCode)
+				}
+			}
+			answer("Which title?", url.Values{"open:": {""}, "/value": {"News"}})
+			answer("Sum up News", url.Values{"text": {"all is well"}})
+			v.Await(at, "News: all is well")
+			v.Await("/inbox", "Nothing waits")
+		})
 	}
 }
 

@@ -136,7 +136,7 @@ func (r *run) execute(ctx context.Context) {
 			s.Phase = runCancelled
 		}
 	})
-	r.opts.Desk.Withdraw(r.ID)
+	r.opts.Desk.Withdraw(r.ID, 0)
 }
 
 // send connects and sends the request. The result may be set although there is an error.
@@ -196,7 +196,12 @@ func (r *run) sample(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.Crea
 
 // origin returns the origin of the run's questions.
 func (r *run) origin() question.Origin {
-	return question.Origin{Server: r.Server, Run: r.ID, Person: question.PersonOf(r.principal), Link: r.place().URL()}
+	about := fmt.Sprintf("run %d of %s", r.ID, r.Item.Name)
+	if task := r.snapshot().Task; task != "" {
+		about = "task " + task + " of " + about
+	}
+	return question.Origin{Server: r.Server, Run: r.ID, Person: question.PersonOf(r.principal), Link: r.place().URL(),
+		About: about}
 }
 
 // options returns the options of the client: the server may ask the person who runs.

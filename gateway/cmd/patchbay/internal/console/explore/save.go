@@ -31,7 +31,7 @@ func (e *explorer) viewSave(r *page.Request) (*page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &savePage{Run: found, Path: e.opts.Checks, Name: found.Item.Name, Questions: len(e.opts.Desk.Of(found.ID)),
+	p := &savePage{Run: found, Path: e.opts.Checks, Name: found.Item.Name, Questions: len(e.opts.Desk.Of(found.ID, 0)),
 		Expect: expected(found, state)}
 	file, old, err := e.checks(found)
 	if err != nil {

@@ -8,10 +8,8 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,14 +37,14 @@ type inbox struct {
 
 	mu      sync.Mutex // guards the fields below
 	seen    map[string]*Approval
-	pins    map[string]*pin // by ID of the request
-	decided []decision      // the newest first
-	asked   []elsewhere     // the oldest first
+	pins    map[string]*question.Pin // by ID of the request
+	decided []decision               // the newest first
+	asked   []elsewhere              // the oldest first
 }
 
 // New returns the screen. The desk contains the questions that persons of the console may answer.
 func New(site *page.Site, desk *question.Desk) *page.Screen {
-	i := &inbox{site: site, desk: desk, seen: map[string]*Approval{}, pins: map[string]*pin{}}
+	i := &inbox{site: site, desk: desk, seen: map[string]*Approval{}, pins: map[string]*question.Pin{}}
 	desk.Notify(site.Changed)
 	return &page.Screen{Templates: templates, Heard: i.heard, Routes: []*page.Route{
 		{Path: "/inbox", Role: page.RoleViewer, Title: "Inbox", Key: "i", Order: 15, View: i.view, Badge: i.badge},
@@ -86,12 +84,15 @@ func (i *inbox) pending(ctx context.Context, p *mcp.Principal) (all []*Approval,
 	return list.Pending, nil
 }
 
-// questions returns the open questions for a person, none for a viewer, who must not answer.
+// questions returns the open questions for a person, without their content for a viewer.
 func (i *inbox) questions(r *page.Request) []*question.Question {
+	all := i.desk.Open(question.PersonOf(r.Principal))
 	if !r.Role.Grants(page.RoleOperator) {
-		return nil
+		for n, q := range all {
+			all[n] = q.Hide()
+		}
 	}
-	return i.desk.Open(question.PersonOf(r.Principal))
+	return all
 }
 
 // badge counts the items, and names the newest.
@@ -125,6 +126,9 @@ func (i *inbox) view(r *page.Request) (*page.View, error) {
 	for n, a := range p.Approvals {
 		shown := *a
 		shown.Role, shown.Confirm, shown.Pin = r.Role, a.ID == always, i.pinOf(r, a)
+		if !shown.Decides() {
+			shown.Hide()
+		}
 		p.Approvals[n] = &shown
 	}
 	var grants struct{ Grants []Grant }
@@ -153,11 +157,7 @@ func (p *inboxPage) fragments() (all []page.Fragment) {
 		all = append(all, page.Fragment{ID: a.Element(), Part: "approval", Data: a, In: "approvals", Place: page.Append,
 			Version: a.version()}, page.Fragment{ID: a.LeftElement(), Part: "left", Data: a})
 	}
-	for _, q := range p.Questions {
-		all = append(all, page.Fragment{ID: q.Element(), Part: "question", Data: q, In: "questions", Place: page.Append,
-			Version: q.Version()})
-	}
-	return all
+	return append(all, question.Fragments(p.Questions)...)
 }
 
 // decide passes on the decision about a request, which must take effect once.
@@ -165,7 +165,7 @@ func (i *inbox) decide(r *page.Request) (*page.Outcome, error) {
 	id, answer := r.PostFormValue("id"), r.PostFormValue("answer")
 	err := r.Post("/pending/"+url.PathEscape(id)+":decide", map[string]string{"answer": answer}, nil)
 	if p, ok := errors.AsType[*gateway.Problem](err); ok && p.Code == "not_pending" {
-		return nil, &gateway.Problem{Status: http.StatusConflict, Code: p.Code, Detail: i.tooLate(id)}
+		return nil, page.Problem(http.StatusConflict, p.Code, "%s", i.tooLate(id))
 	}
 	if err != nil {
 		return nil, err
@@ -184,15 +184,14 @@ func (i *inbox) decide(r *page.Request) (*page.Outcome, error) {
 func (i *inbox) answer(r *page.Request) (*page.Outcome, error) {
 	id, err := strconv.Atoi(r.PostFormValue("question"))
 	if err != nil {
-		return nil, &gateway.Problem{Status: http.StatusBadRequest, Code: "invalid_question",
-			Detail: fmt.Sprintf("invalid question %.20q: must be a number", r.PostFormValue("question"))}
+		return nil, page.Problem(http.StatusBadRequest, "invalid_question", "invalid question %.20q: must be a number",
+			r.PostFormValue("question"))
 	}
 	q, err := i.desk.Decide(id, question.PersonOf(r.Principal), mcp.ElicitAction(r.PostFormValue("action")), r.PostForm)
 	if err != nil {
 		return nil, err
 	}
-	return &page.Outcome{Location: cmp.Or(q.Link, "/inbox"), Fragments: []page.Fragment{{ID: q.Element(),
-		Part: "question", Data: q, In: "questions", Place: page.Append}}}, nil
+	return &page.Outcome{Location: cmp.Or(q.Link, "/inbox"), Fragments: []page.Fragment{q.Fragment()}}, nil
 }
 
 // revoke removes a grant.
@@ -205,25 +204,21 @@ func (i *inbox) revoke(r *page.Request) (*page.Outcome, error) {
 }
 
 // pinOf returns the pin of the definition that a request uses, nil if it is not compared.
-func (i *inbox) pinOf(r *page.Request, a *Approval) *pin {
+func (i *inbox) pinOf(r *page.Request, a *Approval) *question.Pin {
 	i.mu.Lock()
 	found, known := i.pins[a.ID]
 	i.mu.Unlock()
 	if known {
 		return found
 	}
-	var list struct{ Pins []pin }
-	q := url.Values{"server": {a.Server}, "name": {a.Target}}
-	if r.Get("/pins?"+q.Encode(), &list) != nil {
+	stake := a.Stake
+	if stake.FindPin(r.Get) != nil {
 		return nil // asked again with the next page
-	}
-	if at := slices.IndexFunc(list.Pins, func(p pin) bool { return p.Kind == a.Kind() }); at >= 0 {
-		found = &list.Pins[at]
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.pins[a.ID] = found
-	return found
+	i.pins[a.ID] = stake.Pin
+	return stake.Pin
 }
 
 // An event is the data of an event of the admin API, as far as the screen uses it.

@@ -3,12 +3,15 @@ package inbox_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"html"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
@@ -191,16 +194,22 @@ func TestApprovalIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// A viewer reads the Inbox and decides nothing, and a grant can be revoked.
+// A viewer sees in the Inbox who waits for what, but no arguments, and decides nothing. A grant can
+// be revoked.
 func TestOnlyOperatorsDecide(t *testing.T) {
 	mcptest.NoLeaks(t)
 	d := newDesk(t)
 	ann, vera := d.person("ann"), d.person("vera")
 	vera.viewer = true
 	done := d.call("users")
-	shown := vera.await("/inbox", `"Table": "users"`)
-	if strings.Contains(shown, "Approve once") || !strings.Contains(shown, "(1) Inbox") {
-		t.Errorf("a viewer sees buttons, or no count:\n%s", shown)
+	shown := vera.await("/inbox", "Only operators see them")
+	for _, want := range []string{"(1) Inbox", "db</span>", "drop</span>", "bob", "cursor 2", "deletes", "left"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the page of a viewer lacks %q:\n%s", want, shown)
+		}
+	}
+	if strings.Contains(shown, "Approve once") || strings.Contains(shown, "users") {
+		t.Errorf("a viewer sees buttons, or the arguments:\n%s", shown)
 	}
 	id := waiting(t, ann.await("/inbox", "Always…"))
 	for path, form := range map[string]url.Values{"/inbox/decide": {"id": {id}, "answer": {"once"}},
@@ -304,5 +313,120 @@ func TestQuestionsWithoutARun(t *testing.T) {
 	answer("Sum up.", url.Values{"action": {"accept"}, "text": {"done"}})
 	if got := <-sampled; got != "done" {
 		t.Errorf("sampled %q", got)
+	}
+}
+
+// The answer of a program is shown before a person sends it, and only the answer that the page
+// shows is sent. A viewer sees that a question waits, but not its content.
+func TestAProgramAnswersSampling(t *testing.T) {
+	mcptest.NoLeaks(t)
+	questions := &question.Desk{}
+	n := 0
+	questions.SampleWith("llm", func(_ context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
+		if n++; n == 1 {
+			return nil, errors.New("no such model")
+		}
+		return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Model: "m1", StopReason: "maxTokens",
+			Content: []mcp.ContentBlock{mcp.Text(fmt.Sprint("summary ", n, " of ", p.MaxTokens))}}, nil
+	})
+	d := &desk{t: t, role: page.RoleOperator}
+	d.Site = consoletest.New(t, func(o *console.Options) {
+		o.Questions = questions
+		o.Authenticate = func(r *http.Request) (*mcp.Principal, page.Role, error) {
+			if r.Header.Get("X-Viewer") != "" {
+				return &mcp.Principal{Subject: "vera"}, page.RoleViewer, nil
+			}
+			return &mcp.Principal{Subject: "ann"}, page.RoleOperator, nil
+		}
+	})
+	ann, vera := d.person("ann"), d.person("vera")
+	vera.viewer = true
+	ask := func() <-chan *mcp.CreateMessageResult {
+		done := make(chan *mcp.CreateMessageResult, 1)
+		go func() {
+			res, err := questions.Sample(context.Background(), question.Origin{Server: "git"}, &mcp.CreateMessageParams{
+				MaxTokens: 7, Messages: []mcp.SamplingMessage{{Role: mcp.RoleUser,
+					Content: []mcp.ContentBlock{mcp.Text("Sum up the secret plan.")}}}})
+			if err != nil {
+				t.Error(err)
+			}
+			done <- res
+		}()
+		return done
+	}
+	done := ask()
+	id := regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(ann.await("/inbox", "Answer with llm"))
+	post := func(want int, action, draft string) {
+		t.Helper()
+		form := url.Values{"question": {id[1]}, "action": {action}, "draft": {draft}}
+		if status, text := ann.send(http.MethodPost, "/inbox/answer", form); status != want {
+			t.Errorf("%s %s: status %d, want %d: %s", action, draft, status, want, text)
+		}
+	}
+	shown := vera.await("/inbox", "Only operators see its content")
+	if strings.Contains(shown, "secret plan") || !strings.Contains(shown, "(1) Inbox") {
+		t.Errorf("a viewer sees the content of a question, or no count:\n%s", shown)
+	}
+	post(http.StatusConflict, "send", "1")
+	post(http.StatusSeeOther, "draft", "")
+	ann.await("/inbox", "no such model")
+	post(http.StatusConflict, "send", "1")
+	post(http.StatusSeeOther, "draft", "")
+	ann.await("/inbox", "summary 2 of 7")
+	post(http.StatusSeeOther, "draft", "")
+	ann.await("/inbox", "summary 3 of 7")
+	post(http.StatusConflict, "send", "2")
+	select {
+	case res := <-done:
+		t.Errorf("sent without a click: %+v", res)
+	default:
+	}
+	post(http.StatusSeeOther, "send", "3")
+	if res := <-done; res == nil || res.Text() != "summary 3 of 7" || res.Model != "m1" ||
+		res.StopReason != "maxTokens" {
+		t.Errorf("got %+v, want the result of the program", res)
+	}
+	post(http.StatusConflict, "send", "3")
+	done = ask()
+	id = regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(ann.await("/inbox", "Answer with llm"))
+	if status, _ := ann.send(http.MethodPost, "/inbox/answer", url.Values{"question": {id[1]}, "action": {"accept"},
+		"text": {"mine"}}); status != http.StatusSeeOther {
+		t.Errorf("an answer by text: status %d", status)
+	}
+	if res := <-done; res == nil || res.Text() != "mine" || res.Model != "human" {
+		t.Errorf("got %+v, want the text of the person", res)
+	}
+}
+
+// Servers and apps ask a bounded number of questions of a bounded length.
+func TestQuestionsAreBounded(t *testing.T) {
+	mcptest.NoLeaks(t)
+	for name, test := range map[string]struct {
+		origin question.Origin
+		text   string
+		want   string
+	}{
+		"of a run":      {question.Origin{Run: 1}, "?", "the run asked 50 questions already: may ask at most 50"},
+		"without a run": {question.Origin{}, "?", "50 questions wait for an answer already: at most 50 may wait"},
+		"too long": {question.Origin{}, strings.Repeat("x", 1<<20),
+			"the question has 1048578 bytes: must have at most 262144"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			desk, refused := &question.Desk{}, make(chan error, 51)
+			var wait sync.WaitGroup
+			for range 51 {
+				wait.Go(func() {
+					_, err := desk.Elicit(ctx, test.origin, &mcp.ElicitRequestParams{Message: test.text,
+						RequestedSchema: json.RawMessage("{}")})
+					refused <- err
+				})
+			}
+			if err := <-refused; err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			cancel()
+			wait.Wait()
+		})
 	}
 }

@@ -2,10 +2,12 @@ package launch
 
 import (
 	"log/slog"
+	"path/filepath"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	cli "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
@@ -41,6 +43,23 @@ func (s *Sources) AnswerAll(c *hosting.Config) {
 		}
 		s.questions.Answer(&o.Client)
 	}
+}
+
+// Questions returns the desk with the questions, for a console without a host.
+func (s *Sources) Questions() *question.Desk { return &s.questions }
+
+// SampleWith lets persons answer sampling requests with a command, whose answer they see first. An empty
+// command changes nothing.
+func (s *Sources) SampleWith(command string) error {
+	if command == "" {
+		return nil
+	}
+	sampler, err := cli.NewSampler(command)
+	if err != nil {
+		return err
+	}
+	s.questions.SampleWith(filepath.Base(sampler.Argv[0]), sampler.Run)
+	return nil
 }
 
 // Logger returns a logger whose records next logs and the console shows. For nil Sources it is next.

@@ -31,8 +31,8 @@
 //     scripts the browser goes to its Location. A route with Serve writes its own response, such as a
 //     download.
 //
-//  5. Errors of View, Act and Serve become an error page or message. [Request.Get] and [Request.Post]
-//     return a *gateway.Problem, whose code and detail the page shows.
+//  5. Errors of View, Act and Serve become an error page or message. [Problem], [Request.Get] and
+//     [Request.Post] return a *gateway.Problem, whose code and detail the page shows.
 //
 //  6. A page must not wait for a server: [Site.Background] starts work that ends with the console.
 //     Screen.Heard hears the events of the admin API, and Screen.Follow runs while the console serves.
@@ -48,10 +48,12 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -164,6 +166,11 @@ type Fragment struct {
 	// Version, if it is not empty, must change whenever the HTML changes. The stream then renders
 	// the fragment only after a change.
 	Version string
+}
+
+// Problem returns an error that the browser shows: a [*gateway.Problem].
+func Problem(status int, code, format string, args ...any) error {
+	return &gateway.Problem{Status: status, Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
 // A Place is where a browser puts a fragment.

@@ -2,14 +2,14 @@ package question
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxPerRun bounds the questions of a run, maxOpen the open questions without a run, and
-	// maxBytes the text of each question, because a person reads them.
+	// maxPerRun bounds the questions of a run, maxOpen the open questions of an app, and those
+	// without a run, and maxBytes the text of each question, because a person reads them.
 	maxPerRun, maxOpen, maxBytes = 50, 50, 256 << 10
 	// maxKept bounds the answered questions, which the pages of runs still show.
 	maxKept = 2000
@@ -31,6 +31,19 @@ type Desk struct {
 	last    int        // ID
 	all     []*Question
 	changed func()
+	program string // that answers sampling requests, or ""
+	sample  SampleFunc
+}
+
+// A SampleFunc returns an answer to a sampling request.
+type SampleFunc func(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error)
+
+// SampleWith lets persons request the answers of a program to sampling requests. A person sees
+// each answer before it is sent.
+func (d *Desk) SampleWith(program string, sample SampleFunc) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.program, d.sample = program, sample
 }
 
 // Notify makes the desk call changed after each change.
@@ -65,9 +78,27 @@ func (d *Desk) Sample(ctx context.Context, o Origin, p *mcp.CreateMessageParams)
 		return nil, err
 	case a.action != mcp.ElicitAccept:
 		return nil, mcp.Errorf(driver.CodeUserRejected, "the user refused the sampling request")
+	case a.result != nil:
+		return a.result, nil
 	}
 	return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: []mcp.ContentBlock{mcp.Text(a.text)},
 		Model: "human", StopReason: "endTurn"}, nil
+}
+
+// ErrRefused reports that a person refused a request of an app.
+var ErrRefused = errors.New("the person refused")
+
+// Allow shows the request of an app in q, and waits for the person of its origin. It returns
+// [ErrRefused] after a refusal.
+func (d *Desk) Allow(ctx context.Context, q *Question) error {
+	if q.Call != nil {
+		q.size = len(q.Call.Arguments)
+	}
+	a, err := d.ask(ctx, q)
+	if err == nil && a.action != mcp.ElicitAccept {
+		err = ErrRefused
+	}
+	return err
 }
 
 // Answer sets the functions of options that answer questions, for the options of a client whose
@@ -89,12 +120,39 @@ func (d *Desk) ask(ctx context.Context, q *Question) (*answer, error) {
 	if err := d.add(q); err != nil {
 		return nil, err
 	}
-	select {
-	case a := <-q.answer:
-		return a, nil
-	case <-ctx.Done():
-		d.withdraw(func(other *Question) bool { return other.ID == q.ID })
-		return nil, context.Cause(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	var drafts sync.WaitGroup
+	defer drafts.Wait()
+	defer cancel()
+	for {
+		select {
+		case a := <-q.answer:
+			return a, nil
+		case n := <-q.drafting:
+			drafts.Go(func() { d.draft(ctx, q, n) })
+		case <-ctx.Done():
+			d.withdraw(func(other *Question) bool { return other.ID == q.ID })
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// draft runs the program and adds its answer to the question.
+func (d *Desk) draft(ctx context.Context, q *Question, n int) {
+	result, err := q.sample(ctx, q.sampling)
+	done := &Draft{Number: n, result: result}
+	if err != nil {
+		done.Problem = err.Error()
+	} else {
+		done.Text = describe(result.Content)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if at := slices.IndexFunc(d.all, func(o *Question) bool { return o.ID == q.ID && o.Answer == "" }); at >= 0 {
+		changed := d.all[at].changed()
+		changed.Draft = done
+		d.all[at] = changed
+		d.notify()
 	}
 }
 
@@ -103,20 +161,25 @@ func (d *Desk) ask(ctx context.Context, q *Question) (*answer, error) {
 func (d *Desk) add(q *Question) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	same, most := 0, maxPerRun
-	if q.Run == 0 {
-		most = maxOpen
-	}
+	isRun, same := q.Run != 0 && q.App == 0, 0
 	for _, other := range d.all {
-		if other.Run == q.Run && (q.Run != 0 || other.Answer == "") {
+		if other.Run == q.Run && other.App == q.App && (isRun || other.Answer == "") {
 			same++
 		}
 	}
-	if same >= most || q.size > maxBytes {
-		return mcp.Errorf(mcp.CodeInvalidRequest, "refused: a run has at most %d questions of %d bytes", most, maxBytes)
+	switch {
+	case q.size > maxBytes:
+		return refusal("the question has %d bytes: must have at most %d", q.size, maxBytes)
+	case isRun && same >= maxPerRun:
+		return refusal("the run asked %d questions already: may ask at most %d", same, maxPerRun)
+	case !isRun && same >= maxOpen:
+		return refusal("%d questions wait for an answer already: at most %d may wait", same, maxOpen)
 	}
 	d.last++
 	q.ID, q.Asked = d.last, time.Now()
+	if q.isSampling {
+		q.Program, q.sample = d.program, d.sample
+	}
 	if q.Form != nil {
 		q.Form.SetScope(q.scope())
 	}
@@ -128,6 +191,10 @@ func (d *Desk) add(q *Question) error {
 	}
 	d.notify()
 	return nil
+}
+
+func refusal(format string, args ...any) error {
+	return mcp.Errorf(mcp.CodeInvalidRequest, "refused: "+format, args...)
 }
 
 // notify reports a change. The caller holds the mutex.
@@ -149,9 +216,10 @@ func (d *Desk) find(match func(q *Question) bool) (all []*Question) {
 	return all
 }
 
-// Of returns the open and the answered questions of a run, the oldest first.
-func (d *Desk) Of(run int) []*Question {
-	return d.find(func(q *Question) bool { return q.Run == run && run != 0 })
+// Of returns the open and the answered questions of the server in a run, or the open questions of
+// an app of the run, the oldest first.
+func (d *Desk) Of(run, app int) []*Question {
+	return d.find(func(q *Question) bool { return q.belongsTo(run, app) && (app == 0 || q.Answer == "") })
 }
 
 // Open returns the open questions that a person may answer, the oldest first.
@@ -161,9 +229,9 @@ func (d *Desk) Open(person string) []*Question {
 
 func (q *Question) isFor(person string) bool { return q.Run == 0 || q.Person == person }
 
-// Withdraw closes the open questions of a run that ended.
-func (d *Desk) Withdraw(run int) {
-	d.withdraw(func(q *Question) bool { return q.Run == run && run != 0 })
+// Withdraw closes the open questions of the server in a run that ended, or of an app of the run.
+func (d *Desk) Withdraw(run, app int) {
+	d.withdraw(func(q *Question) bool { return q.belongsTo(run, app) })
 }
 
 func (d *Desk) withdraw(match func(q *Question) bool) {
@@ -181,8 +249,8 @@ func (d *Desk) withdraw(match func(q *Question) bool) {
 // the form was pressed. The values of an invalid form stay in it, with the problems. Decide returns
 // the question as it is now, or a [*gateway.Problem].
 func (d *Desk) Decide(id int, person string, action mcp.ElicitAction, posted url.Values) (*Question, error) {
-	if !form.Pressed(posted) && words[action] == "" {
-		return nil, problem(http.StatusBadRequest, "invalid_answer",
+	if !form.Pressed(posted) && words[action] == "" && action != actionDraft && action != actionSend {
+		return nil, page.Problem(http.StatusBadRequest, "invalid_answer",
 			"invalid answer %.20q: must be accept, decline or cancel", string(action))
 	}
 	d.mu.Lock()
@@ -193,25 +261,51 @@ func (d *Desk) Decide(id int, person string, action mcp.ElicitAction, posted url
 		if at >= 0 {
 			word = d.all[at].Answer
 		}
-		return nil, problem(http.StatusConflict, "question_closed", "the question is closed already: %s", word)
+		return nil, page.Problem(http.StatusConflict, "question_closed", "the question is closed already: %s", word)
 	}
 	q := d.all[at]
+	if action == actionDraft {
+		return d.beginDraft(at)
+	}
 	a, edited, err := q.read(action, posted)
 	switch {
 	case err != nil:
-		return nil, problem(http.StatusBadRequest, "invalid_form", "%v", err)
+		return nil, err
 	case a == nil:
-		changed := *q
+		changed := q.changed()
 		changed.Form = edited
-		d.all[at] = &changed
+		d.all[at] = changed
 	default:
-		d.all[at] = q.close(words[action])
+		d.all[at] = q.close(q.word(a.action))
 		q.answer <- a // buffered, and sent once: an answered question is refused above
 	}
 	d.notify()
 	return d.all[at], nil
 }
 
-func problem(status int, code, format string, args ...any) error {
-	return &gateway.Problem{Status: status, Code: code, Detail: fmt.Sprintf(format, args...)}
+// Actions of a person about the answer of a program.
+const (
+	actionDraft mcp.ElicitAction = "draft" // requests the answer
+	actionSend  mcp.ElicitAction = "send"  // sends the answer that the page shows
+)
+
+// beginDraft requests the answer of the program, unless it is running. The caller holds the mutex.
+func (d *Desk) beginDraft(at int) (*Question, error) {
+	q := d.all[at]
+	if q.Program == "" {
+		return nil, page.Problem(http.StatusBadRequest, "invalid_answer", "no program answers this question")
+	}
+	n := 1
+	if q.Draft != nil {
+		if q.Draft.IsRunning {
+			return q, nil
+		}
+		n += q.Draft.Number
+	}
+	changed := q.changed()
+	changed.Draft = &Draft{Number: n, IsRunning: true}
+	d.all[at] = changed
+	q.drafting <- n // buffered, and a draft at a time
+	d.notify()
+	return changed, nil
 }
