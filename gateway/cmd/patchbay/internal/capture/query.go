@@ -15,10 +15,10 @@ import (
 //
 // A term is FIELD:VALUE, or only VALUE for the field text; a hyphen before it means not. A value
 // with spaces is in double quotes. Values match a part of the field in any case; the field text is
-// the target and all frames that are held. The values of from and to are times, such as 12:01:07 for a time of
-// this day or 2026-11-29T12:01:07Z: an exchange matches if it is in progress at or after from, and at or before
-// to. dur:>V and dur:<V compare durations, status:>V and
-// status:<V the code.
+// the target and all frames that are held. The values of from and to are times, such as 12:01:07
+// for a time of this day or 2026-11-29T12:01:07Z: an exchange matches if it is in progress at or
+// after from, and at or before to. dur:>V and dur:<V compare durations, status:>V and status:<V
+// the code.
 type Query struct{ terms []term }
 
 type term struct {
@@ -122,7 +122,8 @@ func (t *term) check() string {
 	case t.op == ':' && (t.field == "from" || t.field == "to"):
 		var ok bool
 		if t.time, ok = timeOf(t.value, time.Now()); !ok {
-			return fmt.Sprintf("invalid time %q: want such as 12:01:07 or 2026-11-29T12:01:07Z", t.value)
+			return fmt.Sprintf("invalid time %q: must be a time of this day such as 12:01:07, or as in RFC 3339 "+
+				"such as 2026-11-29T12:01:07Z", t.value)
 		}
 	case t.op == ':':
 		hops := []Hop{Downstream, Upstream, HTTP, OAuth, Process}

@@ -3,7 +3,6 @@ package capture
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,23 +19,25 @@ type Request struct {
 	HidesSecrets   bool            // Params may contain marks in place of secrets
 }
 
-// ofConnection are the methods of requests that belong to their connection, and ofRecords the methods of
-// requests that the record of a host describes completely.
+// ofConnection lists the methods of requests that belong to their connection. ofRecords lists the
+// methods of requests whose record contains the whole request.
 var (
 	ofConnection = []string{driver.MethodInitialize, driver.MethodSubscriptionsListen}
 	ofRecords    = []string{driver.MethodToolsCall, driver.MethodPromptsGet, driver.MethodResourcesRead}
 )
 
-// Request returns the request with which an exchange began.
+// Request returns the request that began an exchange.
 func (r *Ring) Request(id uint64) (*Request, error) {
 	x, frames, ok := r.Get(id)
 	if !ok {
-		return nil, fmt.Errorf("exchange %d is no longer held: the oldest exchanges are dropped first", id)
+		return nil, fmt.Errorf("exchange %d is not recorded any more: new exchanges replace the oldest; "+
+			"repeat the call to record the request again", id)
 	}
 	isOwn := x.Hop == Upstream && !slices.Contains(ofConnection, x.Method) &&
 		!strings.HasPrefix(x.Method, "notifications/")
 	if !isOwn && (x.Hop != Downstream || !slices.Contains(ofRecords, x.Method)) {
-		return nil, fmt.Errorf("exchange %d is not a request that can be sent again", id)
+		return nil, fmt.Errorf("cannot send exchange %d again: it must be a request to a server, or a call, prompt "+
+			"or resource of a caller; select such an exchange", id)
 	}
 	text := ""
 	if first := slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Message && f.Sent }); first >= 0 {
@@ -44,7 +45,8 @@ func (r *Ring) Request(id uint64) (*Request, error) {
 	}
 	if rawjson.Valid([]byte(text)) != nil || stringMember([]byte(text), "method") != x.Method ||
 		strings.HasSuffix(x.Name, cutMark) {
-		return nil, errors.New("the request is not recorded completely: the oldest frames are dropped first")
+		return nil, fmt.Errorf("exchange %d is recorded without its complete request: messages of at most %d bytes are "+
+			"recorded while a browser shows the console; repeat the call, or send it from Explore", id, maxFrame)
 	}
 	params, _ := rawjson.Get([]byte(text), "params")
 	found := &Request{Server: x.Server, Method: x.Method, Params: ownParams(params, x.Name),
@@ -53,8 +55,8 @@ func (r *Ring) Request(id uint64) (*Request, error) {
 	return found, nil
 }
 
-// ownParams returns params without `_meta`, and with the name that the server uses unless it is empty. The
-// text of each other value is unchanged.
+// ownParams returns params without `_meta`. If name is not empty, it replaces the name or URI in
+// params. The text of each other value is unchanged.
 func ownParams(params []byte, name string) json.RawMessage {
 	if _, hasMeta := rawjson.Get(params, "_meta"); !hasMeta && name == "" && len(params) > 0 {
 		return params
