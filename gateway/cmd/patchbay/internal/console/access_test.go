@@ -136,8 +136,8 @@ func refused(res *http.Response) bool {
 		strings.HasPrefix(res.Header.Get("Location"), "/login?")
 }
 
-// Another user of the machine has no token and no cookie, or guesses them, or uses those of another
-// console.
+// Another user of the machine is refused without a token and a cookie, with guessed values, and
+// with the values of another console.
 func TestOtherUsersAreRefused(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, other := consoletest.New(t, nil), consoletest.New(t, nil)

@@ -317,7 +317,7 @@ func (c *Console) Serve(ctx context.Context) error {
 	end, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	for _, server := range servers {
-		_ = server.Shutdown(end) // Close ends what is left
+		_ = server.Shutdown(end) // Close ends the connections that remain
 		_ = server.Close()
 	}
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {

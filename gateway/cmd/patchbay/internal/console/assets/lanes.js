@@ -1,4 +1,5 @@
-// lanes.js selects a range of time: drag over the lanes of Traffic. The filter then contains the range.
+// lanes.js selects a range of time: drag over the lanes of Traffic. The filter then contains the
+// range.
 
 const svg = "http://www.w3.org/2000/svg";
 const least = 5; // pixels that tell a selection from a click

@@ -1,5 +1,5 @@
-// live.js reads the stream of the page and places its fragments. A hidden page closes its stream, because
-// browsers allow six connections to a host.
+// live.js reads the stream of the page and places its fragments. A hidden page closes its stream,
+// because browsers allow six connections to a host.
 import { place } from "./place.js";
 
 const connection = document.getElementById("connection");
@@ -158,7 +158,7 @@ function tick() {
   }
 }
 
-// The title of the page shows what waits for the person, and a new item is announced.
+// The title of the page counts the items that wait for the person, and a new item is announced.
 const title = document.title.replace(/^\(\d+\) /, "");
 let waiting = null;
 

@@ -1,5 +1,5 @@
-// palette.js: Ctrl or ⌘ with K opens a list of the screens, servers and tools, which the typed words filter.
-// The arrow keys select, Enter opens, and Esc closes.
+// palette.js: Ctrl or ⌘ with K opens a list of the screens, servers and tools, which the typed
+// words filter. The arrow keys select, Enter opens, and Esc closes.
 import { say } from "./form.js";
 
 const maxShown = 50; // rows: a person types another word rather than reads more
@@ -34,7 +34,8 @@ function build() {
   document.body.append(dialog);
 }
 
-// found returns the entries that contain all words: those whose name begins with the first word first.
+// found returns the entries that contain all words: entries whose name begins with the first word
+// come first.
 function found(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const textOf = (e) => `${e.name} ${e.kind} ${e.server ?? ""}`.toLowerCase();
@@ -104,7 +105,8 @@ async function open() {
   await load(entries);
 }
 
-// load adds the servers and tools to the screens. The server lists tools that it does not know yet later.
+// load adds the servers and tools to the screens. The server lists tools that it does not know yet
+// later.
 async function load(screens) {
   const response = await fetch("/palette", { headers: { "X-Console": "1" } });
   if (!response.ok) {

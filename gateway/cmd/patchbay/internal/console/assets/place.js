@@ -1,5 +1,5 @@
-// place.js puts fragments into the page. It changes only what differs, so focus, selection, scroll
-// positions and open details stay as they are.
+// place.js puts fragments into the page. It changes only the nodes that differ, so focus,
+// selection, scroll positions and open details stay as they are.
 import { parse } from "./trust.js";
 
 const isField = (node) => node.matches?.("input, textarea, select");
@@ -46,7 +46,8 @@ function isSame(a, b) {
   return a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
 }
 
-// morph changes an element into another one with the same name. force also replaces what a person typed.
+// morph changes an element into another one with the same name. force also replaces what a person
+// typed.
 function morph(old, fresh, force) {
   copyAttributes(fresh, old);
   const typed = force && isField(old) ? fresh.value : null;

@@ -21,7 +21,7 @@ const (
 // Options describes a chart.
 type Options struct {
 	ID    string // of the element, unique in the page
-	Title string // what the chart shows, with its unit: "Calls per second"
+	Title string // the quantity with its unit: "Calls per second"
 	Table string // URL of the same data as a table
 	Start time.Time
 	Step  time.Duration // between two values

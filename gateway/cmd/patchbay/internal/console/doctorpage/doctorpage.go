@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// maxExamined bounds the kept examinations. The oldest is forgotten.
+	// maxExamined limits the stored examinations. A new examination replaces the oldest.
 	maxExamined = 100
-	// pause is the least time between two examinations of a server that begin by themselves: each starts the
-	// command of the server once more.
+	// pause is the least time between two examinations of a server that begin without a click,
+	// because each examination starts the command of the server again.
 	pause = time.Minute
 )
 
@@ -41,22 +41,22 @@ type Doctor struct {
 	all []*Examination
 }
 
-// An Examination is the last run of the checks of a server. It is never changed: the next step
-// replaces it.
+// An Examination is the last run of the checks of a server. It is immutable: each step of the run
+// stores a new Examination.
 type Examination struct {
 	Server  string
 	Checks  []doctor.Check
 	Running string   // the check in progress; "" at the end
-	Login   *url.URL // the login page that waits for its user, or nil
+	Login   *url.URL // the login page that the local user must open, or nil
 	Report  string   // the text to copy; "" before the end
 	Err     string
-	Role    page.Role // of the person who sees it
+	Role    page.Role // of the person who reads the page
 	Local   bool      // the person is the local user, whose browser receives the response of a login
 
 	began time.Time
 }
 
-// NeedsLogin reports whether the checks stopped at a login that nobody began.
+// NeedsLogin reports whether the checks stopped because a user must log in.
 func (e *Examination) NeedsLogin() bool {
 	return slices.ContainsFunc(e.Checks, func(c doctor.Check) bool { return c.NeedsLogin })
 }
@@ -114,7 +114,7 @@ func (d *Doctor) seen(r *page.Request, server string, readsOutput bool) *Examina
 	}
 	e.Role, e.Local = r.Role, r.Principal == nil
 	if !e.Local || e.Role != page.RoleOperator {
-		e.Login = nil // the page is a secret of the person who logs in
+		e.Login = nil // only the person who logs in may see the page
 	}
 	return &e
 }

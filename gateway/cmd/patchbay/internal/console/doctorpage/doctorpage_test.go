@@ -68,7 +68,8 @@ func TestDoctorShowsChecksAsTheyEnd(t *testing.T) {
 	}
 }
 
-// The page of a server that fails and Explore show the checks, which begin by themselves, but not at each visit.
+// The page of a failed server and Explore begin the checks on the first visit, and only show them
+// on the next visits.
 func TestFailingServersOpenTheDoctor(t *testing.T) {
 	mcptest.NoLeaks(t)
 	var runs atomic.Int64

@@ -157,7 +157,8 @@ func Text(c *hosting.Config, err error) string {
 	return term.Shorten(term.CleanLine(text), hosting.MaxEventShown)
 }
 
-// PrintReload prints the outcome of a reload. program is what must be restarted for some settings.
+// PrintReload prints the outcome of a reload. program names the program that some settings require
+// to restart.
 func PrintReload(f *cmdutil.Factory, c *hosting.Config, program string, d *host.Diff, err error) {
 	if err != nil {
 		f.IO.Err.Printf("patchbay: kept the previous configuration: %s", Text(c, err))

@@ -66,7 +66,7 @@ type key struct {
 	CanRevoke bool
 }
 
-// Opens returns what the key opens in words.
+// Opens describes the servers and requests that the key grants.
 func (k *key) Opens() string {
 	all := []string{"all servers"}
 	if len(k.Servers) > 0 {

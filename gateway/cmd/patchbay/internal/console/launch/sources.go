@@ -11,14 +11,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 )
 
-// Sources hold the log lines and the questions of a host for its console. They are safe for concurrent use.
+// Sources hold the log lines and the questions of a host for its console. They are safe for
+// concurrent use.
 type Sources struct {
 	logs      logs.Book
 	questions question.Desk
 }
 
-// Collect makes the host of a configuration add its log, the log messages of its servers and what they print
-// to the sources. The servers add lines only if Capture is set. The host must not be open.
+// Collect makes the host of a configuration add its log, and the log messages and printed lines of
+// its servers, to the sources. The servers add lines only if Capture is set. The host must not be
+// open.
 func Collect(c *hosting.Config) *Sources {
 	s, before := &Sources{}, c.Prepare
 	if c.Capture != nil {
@@ -33,8 +35,9 @@ func Collect(c *hosting.Config) *Sources {
 	return s
 }
 
-// AnswerAll makes the operators of the console answer the questions of the host that belong to no request
-// of a caller. Otherwise they answer only the questions of their own runs. The host must not be open.
+// AnswerAll makes the operators of the console answer the questions of the host that belong to no
+// request of a caller. Otherwise they answer only the questions of their own runs. The host must
+// not be open.
 func (s *Sources) AnswerAll(c *hosting.Config) {
 	before := c.Prepare
 	c.Prepare = func(o *host.Options) {
@@ -62,7 +65,8 @@ func (s *Sources) SampleWith(command string) error {
 	return nil
 }
 
-// Logger returns a logger whose records next logs and the console shows. For nil Sources it is next.
+// Logger returns a logger whose records next logs and the console shows. For nil Sources it is
+// next.
 func (s *Sources) Logger(next *slog.Logger) *slog.Logger {
 	if s == nil {
 		return next
@@ -70,8 +74,8 @@ func (s *Sources) Logger(next *slog.Logger) *slog.Logger {
 	return slog.New(s.logs.Handler(next.Handler()))
 }
 
-// SetMask sets the function that replaces secrets, such as the method Mask of an operator, which exists only
-// when the host is open. Nil Sources ignore it.
+// SetMask sets the function that replaces secrets, such as the method Mask of an operator, which
+// exists only when the host is open. Nil Sources ignore it.
 func (s *Sources) SetMask(mask func(text string) string) {
 	if s != nil {
 		s.logs.SetMask(mask)

@@ -124,7 +124,7 @@ func (s series) add(e *page.Event, now time.Time) {
 	}
 }
 
-// A subject is what a series is about. The zero subject is all calls.
+// A subject identifies the calls that a series counts. The zero subject selects all calls.
 type subject struct{ Kind, Name string }
 
 // String returns the text of a subject in the URL, such as server:fs.

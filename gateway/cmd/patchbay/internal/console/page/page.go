@@ -107,7 +107,8 @@ type Route struct {
 	Key   string                          // opens the screen after g; "" keeps it out of the navigation
 	Order int                             // in the navigation
 	View  func(r *Request) (*View, error) // for GET
-	// Badge, if it is set, counts what waits on the screen for a person. Every page shows it.
+	// Badge, if it is set, counts the items of the screen that wait for a person. Every page shows
+	// it.
 	Badge func(r *Request) (Badge, error)
 	Act   func(r *Request) (*Outcome, error) // for POST
 	// Serve writes the response, in place of View and Act. It must not write before it returns an
@@ -125,7 +126,7 @@ func (o *Route) Method() string {
 	return http.MethodGet
 }
 
-// A Badge counts what waits on a screen.
+// A Badge counts the items of a screen that wait for a person.
 type Badge struct {
 	Count int
 	News  string // the newest item in a few words, which a page announces when Count rises
@@ -187,8 +188,8 @@ type Request struct {
 	*http.Request
 	Principal *mcp.Principal // nil for the local user
 	Role      Role           // of the person
-	// Check identifies the person again, for a route with Stream: it sets Principal and Role, and reports
-	// whether the person may still use the route.
+	// Check identifies the person again, for a route with Stream: it sets Principal and Role, and
+	// reports whether the person may still use the route.
 	Check func() bool
 
 	site *Site

@@ -12,7 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A Site is what the screens of a console share. It is safe for concurrent use.
+// A Site contains the values and services that the screens of a console share. It is safe for
+// concurrent use.
 type Site struct {
 	Logger *slog.Logger
 

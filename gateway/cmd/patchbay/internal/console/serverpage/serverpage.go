@@ -81,7 +81,8 @@ func (s *server) Refused() (n uint64) {
 // A tab is a part of the page.
 type tab struct{ Name, Title, URL string }
 
-// stderrTab is the tab with standard error. Only operators see it: it may contain what a server did for others.
+// stderrTab is the tab with standard error. Only operators see the tab, because standard error may
+// describe requests of other callers.
 const stderrTab = "stderr"
 
 // tabs are the tabs in their order.

@@ -46,7 +46,7 @@ func TestServerHasItsPage(t *testing.T) {
 	}
 }
 
-// Standard error may contain what a server did for others, so viewers do not see it.
+// Standard error may describe requests of other callers, so viewers do not see it.
 func TestStandardErrorIsForOperators(t *testing.T) {
 	mcptest.NoLeaks(t)
 	v := consoletest.New(t, func(o *console.Options) {

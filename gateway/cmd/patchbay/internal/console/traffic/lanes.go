@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxProcesses and maxLines limit the lines of standard error in the lanes, the newest lines of each process.
+	// maxProcesses limits the processes whose standard error the lanes show, and maxLines the
+	// newest lines of each process.
 	maxProcesses, maxLines = 20, 200
 	// rangeFormat is the format of times in a filter, in UTC.
 	rangeFormat = "2006-01-02T15:04:05.000Z"
@@ -51,7 +52,7 @@ func (s screen) lanes(p *trafficPage, query *capture.Query) *chart.Lanes {
 	if first, last = query.Range(first, last); first.IsZero() || last.Before(first) {
 		return nil
 	}
-	processes, _ := capture.ParseQuery(p.Query + " hop:process") // of an invalid query: all
+	processes, _ := capture.ParseQuery(p.Query + " hop:process") // all processes if the query is invalid
 	for _, x := range s.ring.Find(processes, 0, maxProcesses) {
 		for _, at := range s.ring.Times(x.ID, capture.Stderr, maxLines) {
 			if !at.Before(first) && !at.After(last) {
@@ -62,7 +63,7 @@ func (s screen) lanes(p *trafficPage, query *capture.Query) *chart.Lanes {
 	p.Whole = rangeTerms.ReplaceAllString(p.Query, "")
 	return chart.NewLanes(first, last, lanes, func(from, to time.Time) string {
 		words := " from:" + from.UTC().Format(rangeFormat) + " to:" + to.UTC().Format(rangeFormat)
-		url, _ := page.Link("/traffic", "q", strings.TrimSpace(p.Whole+words)) // a pair
+		url, _ := page.Link("/traffic", "q", strings.TrimSpace(p.Whole+words)) // a name and a value
 		return url
 	})
 }

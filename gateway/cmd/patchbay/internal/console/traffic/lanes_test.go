@@ -10,8 +10,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// The lanes describe the exchanges that the page lists. A link below them selects a part of the time, and
-// another link the whole time.
+// The lanes describe the exchanges that the page lists. A link below the lanes selects a part of
+// the time, and another link selects the whole time.
 func TestLanesSelectARangeOfTime(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, _, _ := traffic(t)

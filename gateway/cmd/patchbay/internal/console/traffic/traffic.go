@@ -42,7 +42,8 @@ type screen struct {
 // New returns the screen for the exchanges of a ring.
 func New(site *page.Site, ring *capture.Ring) *page.Screen {
 	s := screen{site, ring}
-	// The messages of all callers, and filters that find their texts, are more than the key of a viewer grants.
+	// The messages of all callers, and filters that find their texts, are more than the key of a
+	// viewer grants.
 	return &page.Screen{Templates: templates, Follow: s.follow, Routes: []*page.Route{
 		{Path: "/traffic", Role: page.RoleOperator, Title: "Traffic", Key: "t", Order: 30, View: s.view},
 		{Path: "/traffic/export", Role: page.RoleOperator, Serve: s.export},
@@ -138,8 +139,8 @@ type exchangePage struct {
 	Other  uint64 // the exchange that it is compared with, or 0
 	Diff   []diff.Line
 	Same   bool   // the messages do not differ
-	Exact  bool   // ids and times are compared, too
-	Switch string // the URL of the comparison with the other value of Exact
+	Exact  bool   // also compare ids and times
+	Switch string // the URL of the same page with Exact inverted
 	Tool   string // the URL of the tool in Explore, or ""
 	Again  bool   // the request can be sent again
 }
@@ -303,8 +304,8 @@ func (s screen) exported(query, id string) (ids []uint64, err error) {
 
 func isCutMessage(f capture.Frame) bool { return f.Kind == capture.Message && f.IsCut() }
 
-// messageLines returns the first lines of the messages of an exchange, indented. Unless the comparison is
-// exact, they contain no ids and times, which differ between all exchanges.
+// messageLines returns the first lines of the messages of an exchange, indented. Unless the
+// comparison is exact, they contain no ids and times, which differ between all exchanges.
 func (p *exchangePage) messageLines(frames []capture.Frame) (lines []string) {
 	for i := range frames {
 		f := &frames[i]
