@@ -18,8 +18,8 @@ const (
 	// changesInSlice is the number of successive changes in one measurement. It
 	// is large enough for a readable CPU time.
 	changesInSlice = 5
-	// maxFirst is the target of the time until the first client is notified of an updated resource, in
-	// milliseconds.
+	// maxFirst is the target of the time until the first client is notified of an updated
+	// resource, in milliseconds.
 	maxFirst = 1
 	// maxFanOut is the largest accepted CPU time of a change, as a multiple of
 	// bare net/http.

@@ -192,7 +192,8 @@ func (b *bench) openGateway(ctx context.Context, w workload, c *runningPrograms,
 	return sub, nil
 }
 
-// startGateway starts a program of a workload, and the server behind all of them if it does not run.
+// startGateway starts a program of a workload, and the server behind all of them if it does not
+// run.
 func (b *bench) startGateway(
 	ctx context.Context, w workload, c *runningPrograms, name string,
 ) (proc *process, err error) {

@@ -22,7 +22,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A consoleFailure is a server that does not connect: its entry, the check that fails, and a part of the next step.
+// A consoleFailure is a server that does not connect: its entry, the check that fails, and a part
+// of the next step.
 type consoleFailure struct {
 	entry       map[string]any
 	check, next string
@@ -55,8 +56,8 @@ func expiredServer(t *testing.T) string {
 	return web.URL + "/mcp"
 }
 
-// guarded returns the URL of a server that requires a token. documents are the bodies at the paths of metadata,
-// in which $URL is its URL.
+// guarded returns the URL of a server that requires a token. documents are the bodies at the paths
+// of metadata, in which $URL is its URL.
 func guarded(t *testing.T, documents map[string]string) map[string]any {
 	return urlEntry(serveFailure(t, func(w http.ResponseWriter, r *http.Request) {
 		switch text, ok := documents[r.URL.Path]; {
@@ -111,8 +112,8 @@ func failures(t *testing.T) map[string]consoleFailure {
 	}
 }
 
-// TestConsoleFailures opens Explore for servers of each kind of failure: the checks of the doctor begin by
-// themselves, and name the failed check and the next step.
+// TestConsoleFailures opens Explore for servers of each kind of failure: the checks of the doctor
+// begin by themselves, and name the failed check and the next step.
 func TestConsoleFailures(t *testing.T) {
 	browser := startBrowser(t)
 	all, entries := failures(t), map[string]any{}

@@ -7,8 +7,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// TestConsoleTraffic selects a range of time in the lanes with the pointer, and sends a recorded call again,
-// which the console shows first because the tool may write.
+// TestConsoleTraffic selects a range of time in the lanes with the pointer, and sends a recorded
+// call again, which the console shows first because the tool may write.
 func TestConsoleTraffic(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)

@@ -36,8 +36,8 @@ type AdminOptions struct {
 	Events *EventLog
 	// AuditDir is the folder of the audit log; see package audit. Default: no audit log.
 	AuditDir string
-	// AuditVerify configures the checks of the audit log, except for Progress. Default: the checkpoints in
-	// AuditDir, and the keys that the log names.
+	// AuditVerify configures the checks of the audit log, except for Progress. Default: the
+	// checkpoints in AuditDir, and the keys that the log names.
 	AuditVerify audit.VerifyOptions
 	// Reload reads the configuration again; see [host.Host.Reload].
 	Reload func(ctx context.Context) (*host.Diff, error)
@@ -61,8 +61,9 @@ type AdminOptions struct {
 	// the form of the member policy, whose hook must not be asked. The error is a [*Problem] if the
 	// policy is invalid or absent.
 	Explain func(ctx context.Context, rules json.RawMessage) (Explainer, error)
-	// Wire returns an iterator over the recorded exchanges that end until ctx ends: the JSON of each,
-	// and how many changes were lost before it because the reader was slow. Default: none is recorded.
+	// Wire returns an iterator over the recorded exchanges that end before ctx ends. It yields the
+	// JSON of an exchange, and the number of changes that a slow reader lost before the exchange.
+	// Default: the gateway records no exchanges.
 	Wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64]
 	// CheckLogin returns an error if a login of the local user at a server, on a page of the
 	// gateway, would be unused, such as for a connection that logs in as another client. Default:

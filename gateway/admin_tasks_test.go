@@ -95,7 +95,8 @@ func (a *adminTest) untilTask(id, status string) (t adminTask) {
 	return t
 }
 
-// Tasks of callers of both forms are listed by page, the newest first, and an operator cancels them.
+// Tasks of callers of both forms are listed by page, the newest first, and an operator cancels
+// them.
 func TestAdminListsAndCancelsTasks(t *testing.T) {
 	a := newTaskAdmin(t)
 	if all, _ := a.list(""); len(all) != 0 {

@@ -43,7 +43,7 @@ const (
 	eventQuestion  = "question"  // a server or the gateway asks the caller of a request
 	eventConfig    = "config"    // the configuration was read again
 	eventAudit     = "audit"     // a login, or an action of an operator
-	eventExchange  = "exchange"  // a recorded exchange ended, for readers that ask for them
+	eventExchange  = "exchange"  // a recorded exchange ended; only with wire=1
 	eventGap       = "gap"       // events were lost
 )
 

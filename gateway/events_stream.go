@@ -92,7 +92,8 @@ func (a *admin) streamEvents(w http.ResponseWriter, r *adminRequest) {
 	reader.run(a, r)
 }
 
-// exchanges returns the events of exchanges until ctx ends. It waits for the reader, and never for the traffic.
+// exchanges returns the events of exchanges until ctx ends. A slow reader delays the events, and
+// never the traffic.
 func exchanges(
 	ctx context.Context, wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64],
 ) <-chan adminEvent {

@@ -11,7 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// Events contain the recorded exchanges for a reader that asks for exchanges, with the number of lost changes.
+// Events contain the recorded exchanges for a reader that asks for exchanges, with the number of
+// lost changes.
 func TestEventsContainTheRecordedExchanges(t *testing.T) {
 	mcptest.NoLeaks(t)
 	ended := make(chan struct{})
@@ -37,7 +38,8 @@ func TestEventsContainTheRecordedExchanges(t *testing.T) {
 	<-ended
 }
 
-// Without recorded traffic, the refusal says how to record the traffic.
+// A gateway without recorded traffic refuses the request and names the setting that records the
+// traffic.
 func TestEventsWithoutRecordedTraffic(t *testing.T) {
 	mcptest.NoLeaks(t)
 	a := newAdmin(t, twoServers, nil)

@@ -44,8 +44,8 @@ type Stats struct {
 // A DecisionKind is a kind of decisions of a [policy.Policy].
 type DecisionKind struct {
 	About policy.ActionKind
-	// Effect is the text of the decision's [policy.Outcome], or "redact" for a result of which the caller
-	// receives a part.
+	// Effect is the text of the decision's [policy.Outcome], or "redact" for a result of which the
+	// caller receives a part.
 	Effect string
 }
 

@@ -64,8 +64,8 @@ func TestTaskOfOtherPrincipal(t *testing.T) {
 	})
 }
 
-// The operator sees the tasks of callers of every form with the tool, the open question and the result, and
-// ends them.
+// The operator sees the tasks of callers of every form with the tool, the open question and the
+// result, and ends them.
 func TestOperatorSeesTasks(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up)
@@ -277,8 +277,8 @@ func TestTaskList(t *testing.T) {
 	})
 }
 
-// Questions of a task go to the client of the task, while a call of another principal is in progress
-// at the same server.
+// Questions of a task go to the client of the task, while a call of another principal is in
+// progress at the same server.
 //
 // Requirement: HOST-31
 func TestQuestionOfTaskBesideCall(t *testing.T) {

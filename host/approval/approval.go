@@ -1,5 +1,5 @@
-// Package approval declares the requests that wait for a user before a host sends them, the answers,
-// and the grants. With its [Approvals], an operator can answer from any process.
+// Package approval declares the requests that wait for a user before a host sends them, the
+// answers, and the grants. With its [Approvals], an operator can answer from any process.
 package approval
 
 import (
@@ -21,8 +21,8 @@ const (
 	Deny    Answer = "deny"
 )
 
-// A Pending is a request that waits for its approval. Servers and clients chose texts in it, which must
-// not be trusted: they may contain characters that change how they are displayed.
+// A Pending is a request that waits for its approval. Servers and clients chose texts in it, which
+// must not be trusted: they may contain characters that change how they are displayed.
 type Pending struct {
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
@@ -60,8 +60,8 @@ type Record struct {
 	Void string `json:"void,omitzero"`
 }
 
-// A Grant is an approval for further requests. It is void if the definition of its item, its rule or
-// the command or URL of its server changes.
+// A Grant is an approval for further requests. It is void if the definition of its item, its rule
+// or the command or URL of its server changes.
 type Grant struct {
 	ID        string         `json:"id"`
 	Created   time.Time      `json:"created"`
@@ -91,12 +91,12 @@ type Verdict struct {
 	Reason string
 }
 
-// maxApprover limits the name of an approver, in bytes, because the subject of a principal may be of
-// any length.
+// maxApprover limits the name of an approver, in bytes, because the subject of a principal may be
+// of any length.
 const maxApprover = 256
 
-// ApproverName returns the name of an approver as records and grants contain it: valid UTF-8 of at most
-// 256 bytes.
+// ApproverName returns the name of an approver as records and grants contain it: valid UTF-8 of at
+// most 256 bytes.
 func ApproverName(name string) string {
 	if len(name) > maxApprover {
 		name = name[:maxApprover-len("…")]

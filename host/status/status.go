@@ -74,19 +74,19 @@ type Instance struct {
 	Unenforced []string `json:"unenforced,omitzero"`
 }
 
-// Limits contains the figures of the limits of a server at a moment. Package host/config declares the
-// limits, in ServerSettings and CallerLimits.
+// Limits contains the figures of the limits of a server at a moment. Package host/config declares
+// the limits, in ServerSettings and CallerLimits.
 type Limits struct {
-	// Running is the number of requests at the server, and Queued the number of requests that wait for
-	// their turn. Requests that wait for an answer of their caller do not count.
+	// Running is the number of requests at the server, and Queued the number of requests that wait
+	// for their turn. Requests that wait for an answer of their caller do not count.
 	Running, Queued int
-	// Concurrency and Queue are the configured limits of Running and Queued: of each process if the server
-	// is a command that is not shared.
+	// Concurrency and Queue are the configured limits of Running and Queued: of each process if
+	// the server is a command that is not shared.
 	Concurrency, Queue int
 	// Instances is the limit of processes or connections of the server.
 	Instances int
-	// Breaker is the state of the breaker that refuses most, and RetryAfter the time until it tries the
-	// server again.
+	// Breaker is the state of the breaker that refuses most, and RetryAfter the time until it
+	// tries the server again.
 	Breaker    Breaker
 	RetryAfter time.Duration
 	// Refused counts the requests that each setting refused since the server was configured. A key
@@ -116,13 +116,14 @@ type StderrLine struct {
 	Text string
 }
 
-// A Caller contains the figures of the limits of a caller at a moment. A host holds them for callers that
-// sent requests since it was opened, and forgets the callers that were idle the longest.
+// A Caller contains the figures of the limits of a caller at a moment. A host holds them for
+// callers that sent requests since it was opened, and forgets the callers that were idle the
+// longest.
 type Caller struct {
 	Subject string `json:"subject,omitzero" jsonschema:"of the principal; absent for the local user"`
 	Issuer  string `json:"issuer,omitzero"`
-	// Calls and Bytes are the used parts of limits.callsPerDay and limits.bytesPerDay since midnight UTC.
-	// They are zero unless the settings contain a budget.
+	// Calls and Bytes are the used parts of limits.callsPerDay and limits.bytesPerDay since
+	// midnight UTC. They are zero unless the settings contain a budget.
 	Calls int64 `json:"calls" jsonschema:"used part of callsPerDay"`
 	Bytes int64 `json:"bytes" jsonschema:"used part of bytesPerDay"`
 	// Rates are the rates of which the caller has used a part, sorted by server and tool.
@@ -131,20 +132,20 @@ type Caller struct {
 
 // A Rate is the state of a limited rate of a caller.
 type Rate struct {
-	// Server and Tool name the tool whose calls the rate limits, as the server names it. They are empty for
-	// the rate of all requests of the caller.
+	// Server and Tool name the tool whose calls the rate limits, as the server names it. They are
+	// empty for the rate of all requests of the caller.
 	Server string `json:"server,omitzero" jsonschema:"absent for the rate of all requests"`
 	Tool   string `json:"tool,omitzero" jsonschema:"name of the tool at its server"`
 	// Limit is the rate as the settings contain it, such as "3/m burst 5".
 	Limit string `json:"limit" jsonschema:"as in the configuration, such as 3/m burst 5"`
-	// Burst is the largest number of requests that the caller may send at once, and Left the number of
-	// requests that it may send at once now.
+	// Burst is the largest number of requests that the caller may send at once, and Left the
+	// number of requests that it may send at once now.
 	Burst int `json:"burst" jsonschema:"most requests at once"`
 	Left  int `json:"left" jsonschema:"requests that the caller may send at once now"`
 }
 
-// A Task is a task of a caller, as its server last described it. Status, Message and Question are texts of the
-// server, which must not be trusted.
+// A Task is a task of a caller, as its server last described it. Status, Message and Question are
+// texts of the server, which must not be trusted.
 type Task struct {
 	// ID identifies the task for operators. It is random, and callers cannot use it.
 	ID      string         `json:"id"`
@@ -154,8 +155,8 @@ type Task struct {
 	Owner   *policy.Caller `json:"-"`
 	Status  string         `json:"status" jsonschema:"such as working or completed; unknown if its server forgot it"`
 	Message string         `json:"message,omitzero" jsonschema:"of the server about the status; not trusted"`
-	// Question is the first open question of the server. A server of 2025-11-25 asks only while its caller
-	// waits for the result.
+	// Question is the first open question of the server. A server of 2025-11-25 asks only while
+	// its caller waits for the result.
 	Question  string    `json:"question,omitzero" jsonschema:"first open question of the server; not trusted"`
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated,omitzero" jsonschema:"last change that the server reported"`

@@ -19,7 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// A known is a task that a call created, or that its caller asked about. The lock of the table guards it.
+// known describes a task that a call created or that its caller asked about. The lock of the table
+// guards the fields.
 type known struct {
 	status.Task
 	ref    Ref
@@ -52,7 +53,7 @@ func (c *Caller) note(t *Task, raw []byte, created bool) {
 		ttl, _ = jsonscan.Get(raw, "ttl")
 	}
 	k.Expires = time.Time{}
-	if left, err := time.ParseDuration(string(ttl) + "ms"); err == nil { // a longer time is none
+	if left, err := time.ParseDuration(string(ttl) + "ms"); err == nil { // a task with a longer time does not expire
 		k.Expires = k.Created.Add(left)
 	}
 	requests, _ := jsonscan.Get(raw, "inputRequests")
@@ -68,7 +69,8 @@ func questionOf(requests []byte) string {
 	return ""
 }
 
-// shortened returns the beginning of a text of a server, which the table holds for long.
+// shortened returns the beginning of a text of a server. The table may store the text for a long
+// time.
 func shortened(text string) string {
 	const most = 500
 	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
@@ -92,7 +94,7 @@ func (t *Table) Tasks() (all []status.Task) {
 	defer t.mu.Unlock()
 	for _, k := range t.all() {
 		if w := t.waits[k.Owner.Key()+"\n"+k.handle]; w != nil && w.open != nil {
-			k.Question = questionOf(w.open) // a server of 2025-11-25 asks who waits for the result
+			k.Question = questionOf(w.open) // a server of 2025-11-25 asks the caller that waits for the result
 		}
 		all = append(all, k.Task)
 	}
@@ -102,8 +104,8 @@ func (t *Table) Tasks() (all []status.Task) {
 	return all
 }
 
-// Task asks the server of a task about it, or to end it; see [operator.Tasks]. It sends requests as a client of
-// 2025-11-25, which receives questions only with the result.
+// Task asks the server to describe a task or to end the task; see [operator.Tasks]. It sends
+// requests as a client of 2025-11-25, which receives questions only with the result.
 func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Task, _ json.RawMessage, err error) {
 	t.mu.Lock()
 	all := t.all()
@@ -114,7 +116,7 @@ func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Ta
 	}
 	c := t.For(all[n].Owner)
 	about, err := c.Open(all[n].handle)
-	if err != nil { // the caller may not use the server any more
+	if err != nil { // the caller may no longer use the server
 		return now, nil, operator.ErrNoTask
 	}
 	send := func(method string) (raw mcp.RawResult, err error) {
@@ -147,7 +149,7 @@ func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Ta
 		_, err = send(MethodCancel)
 	case now.HasResult:
 		raw, err = send(MethodResult)
-		if fault, ok := errors.AsType[*mcp.Error](err); ok { // of the call that became the task
+		if fault, ok := errors.AsType[*mcp.Error](err); ok { // the error of the call that became the task
 			raw, err = json.Marshal(fault)
 		}
 	}

@@ -92,8 +92,9 @@ const (
 // listKey returns the part of the id that is known from a list of the server.
 func (id Ref) listKey() Ref { return Ref{Server: id.Server, Class: id.Class, ID: id.ID, Kept: id.Kept} }
 
-// issuedRef returns the id that note recorded for a listed task of the caller, or else listed. In lists, a task
-// must keep the ID that the response to the call contained, because the ID contains the tool.
+// issuedRef returns the id that note recorded for a listed task of the caller, or else listed. In
+// lists, a task must keep the ID that the response to the call contained, because the ID contains
+// the tool.
 func (c *Caller) issuedRef(listed Ref) Ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()

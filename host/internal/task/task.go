@@ -1,5 +1,5 @@
-// Package task serves tasks in the form of the caller, for servers of either form. It sends requests through a
-// [Sender], and does not know views, policies, pins and limits.
+// Package task serves tasks in the form of the caller, for servers of either form. It sends
+// requests through a [Sender], and does not know views, policies, pins and limits.
 package task
 
 import (

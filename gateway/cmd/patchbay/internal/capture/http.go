@@ -14,13 +14,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
-// maxEnvelope limits the part of a body that is read for the id of its message, in bytes: the id is before the
-// params.
+// maxEnvelope limits the part of a body that is read for the id of its message, in bytes: the id
+// is before the params.
 const maxEnvelope = 1 << 10
 
-// Observe returns a client whose requests are exchanges of the hop http, if the context is that of a
-// function for [Ring.Dial]; otherwise it returns client. newBase makes the transport in place of a nil
-// client.
+// Observe returns a client whose requests are exchanges of the hop http, if the context is that of
+// a function for [Ring.Dial]; otherwise it returns client. newBase makes the transport in place of
+// a nil client.
 func Observe(ctx context.Context, client *http.Client, newBase func() *http.Transport) *http.Client {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	if c == nil {
@@ -40,8 +40,9 @@ func Observe(ctx context.Context, client *http.Client, newBase func() *http.Tran
 
 type connectionKey struct{}
 
-// An httpTransport records HTTP requests, but neither bodies nor values of headers that may be secret.
-// The exchange of the message that a request carries, or of the latest request, is its cause.
+// An httpTransport records HTTP requests, but neither bodies nor values of headers that may be
+// secret. The exchange of the message that a request carries, or of the latest request, is its
+// cause.
 type httpTransport struct {
 	connection *connection
 	base       http.RoundTripper
@@ -184,8 +185,8 @@ func (b *countedBody) Close() error {
 	return err
 }
 
-// publicHeaders are the headers whose values are shown. The others may be credentials: users configure
-// headers, and a list of secret headers could never be complete.
+// publicHeaders are the headers whose values are shown. The others may be credentials: users
+// configure headers, and a list of secret headers could never be complete.
 var publicHeaders = []string{"Accept", "Accept-Encoding", "Allow", "Cache-Control", "Content-Encoding",
 	"Content-Length", "Content-Type", "Date", "Last-Event-Id", "Location", "Mcp-Method", "Mcp-Name",
 	"Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Server", "Transfer-Encoding", "User-Agent", "Vary",

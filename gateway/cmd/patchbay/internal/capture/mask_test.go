@@ -11,8 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// secrets are the secrets of the fixture. The host knows the first two; the others are credentials of
-// HTTP, of a login, or of members that a schema declares as secret.
+// secrets are the secrets of the fixture. The host knows the first two; the others are credentials
+// of HTTP, of a login, or of members that a schema declares as secret.
 var secrets = []string{
 	"s3cr\"e\\t/€-token", "plainsecret", "bearer-abcdef", "cookie-abcdef", "set-cookie-abcdef", "proof-abcdef",
 	"session-abcdef", "code-abcdef", "access-abcdef", "key-abcdef", "hunter2", "write-abcdef", "answer-abcdef", "query-abcdef",
@@ -22,7 +22,8 @@ func mask(text string) string {
 	return strings.NewReplacer(secrets[0], "[secret]", secrets[1], "[secret]").Replace(text)
 }
 
-// escaped returns the forms of a text in JSON: plain, with each character escaped, and nested in a string.
+// escaped returns the forms of a text in JSON: plain, with each character escaped, and nested in a
+// string.
 func escaped(text string) []string {
 	plain, _ := json.Marshal(text)
 	var all strings.Builder

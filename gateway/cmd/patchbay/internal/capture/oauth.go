@@ -14,15 +14,16 @@ import (
 )
 
 const (
-	// maxLoginBody bounds the recorded part of a body of a login, in bytes: metadata has a few kilobytes.
+	// maxLoginBody bounds the recorded part of a body of a login, in bytes: documents with
+	// metadata contain a few kilobytes.
 	maxLoginBody = 64 << 10
-	// minSecret is the length of the shortest value that is replaced wherever it occurs, in bytes: anything
-	// shorter occurs in every text.
+	// minSecret is the length of the shortest value that is replaced wherever it occurs, in bytes:
+	// shorter values occur in unrelated text.
 	minSecret = 4
 )
 
-// WithServer returns a context for logins at a server, whose requests [Fetches] and [LoginPage] record. r may
-// be nil: then nothing is recorded.
+// WithServer returns a context for logins at a server, whose requests [Fetches] and [LoginPage]
+// record. r may be nil: then nothing is recorded.
 func (r *Ring) WithServer(ctx context.Context, server string) context.Context {
 	if r == nil {
 		return ctx
@@ -30,8 +31,9 @@ func (r *Ring) WithServer(ctx context.Context, server string) context.Context {
 	return context.WithValue(ctx, connectionKey{}, r.connection(server, ""))
 }
 
-// Fetches returns the function Wrap of [oauth.FetcherOptions] that records requests as exchanges of the hop
-// oauth, or nil unless the context is a context of [Ring.WithServer] or of a function for [Ring.Dial].
+// Fetches returns the function Wrap of [oauth.FetcherOptions] that records requests as exchanges
+// of the hop oauth, or nil unless the context is a context of [Ring.WithServer] or of a function
+// for [Ring.Dial].
 func Fetches(ctx context.Context) func(base http.RoundTripper) http.RoundTripper {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	if c == nil {
@@ -42,8 +44,8 @@ func Fetches(ctx context.Context) func(base http.RoundTripper) http.RoundTripper
 	}
 }
 
-// LoginPage returns the function Page of [oauthclient.TransportOptions] that records login pages, like
-// [Fetches].
+// LoginPage returns the function Page of [oauthclient.TransportOptions] that records login pages,
+// like [Fetches].
 func LoginPage(ctx context.Context) func(*oauthclient.LoginRequest) func(url.Values, error) {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	if c == nil {
@@ -68,8 +70,8 @@ func LoginPage(ctx context.Context) func(*oauthclient.LoginRequest) func(url.Val
 	}
 }
 
-// publicMembers are the members and parameters of logins whose values are shown. All others may be secret,
-// such as codes, verifiers, states, tokens and client secrets.
+// publicMembers are the members and parameters of logins whose values are shown. Any other value
+// may be secret, such as codes, verifiers, states, tokens and client secrets.
 var publicMembers = []string{"application_type", "audience", "client_assertion_type", "client_id",
 	"client_id_issued_at", "client_name", "client_secret_expires_at", "client_uri", "code_challenge_method", "error",
 	"error_description", "error_uri", "expires_in", "grant_type", "grant_types", "iss", "issued_token_type",
@@ -77,8 +79,8 @@ var publicMembers = []string{"application_type", "audience", "client_assertion_t
 	"response_types", "scope", "software_id", "software_version", "subject_token_type", "token_endpoint_auth_method",
 	"token_type", "token_type_hint"}
 
-// loginBodies makes the bodies of a request of a login public. It holds the secrets of the request, which an
-// error in the response may repeat.
+// loginBodies makes the bodies of a request of a login public. It holds the secrets of the
+// request, which an error in the response may repeat.
 type loginBodies struct{ secrets []string }
 
 // authorized adds the credentials of the header Authorization to the secrets. Basic credentials contain the secret
@@ -134,7 +136,7 @@ func (b *loginBodies) object(body []byte) []byte {
 	return []byte("{\n  " + strings.Join(lines, ",\n  ") + "\n}")
 }
 
-// textOf returns the text of a string, or a value as it is.
+// textOf returns the text of a JSON string, and any other value unchanged.
 func textOf(value []byte) string {
 	if text, err := rawjson.Unquote(value); err == nil {
 		return text
@@ -152,7 +154,8 @@ func (b *loginBodies) clean(text []byte) []byte {
 	return text
 }
 
-// received returns the public text of the body of a response. Documents that this program gets are public.
+// received returns the public text of the body of a response. Responses to GET contain public
+// documents.
 func (b *loginBodies) received(method string, body []byte) []byte {
 	switch {
 	case len(body) > maxLoginBody:

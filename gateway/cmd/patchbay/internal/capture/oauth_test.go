@@ -26,7 +26,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
-// A loginServer is a server that requires tokens of an authorization server, and knows all secrets of logins.
+// A loginServer is a server that requires tokens of an authorization server, and knows all secrets
+// of logins.
 type loginServer struct {
 	url, issuer string
 	sent        atomic.Pointer[string] // the header Authorization of the last request
@@ -167,8 +168,8 @@ func (s *loginServer) transport(ring *capture.Ring, ask oauthclient.Authorizer) 
 		Fetcher: oauth.NewFetcher(&oauth.FetcherOptions{InsecureAnyAddress: true, Wrap: capture.Fetches(ctx)})})
 }
 
-// The steps of a login and of a renewal appear with their statuses and public parts, and no secret appears in
-// an exchange or an export.
+// The steps of a login and of a renewal appear with their statuses and public parts, and no secret
+// appears in an exchange or an export.
 func TestLoginsAppearWithoutSecrets(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, ring := newLoginServer(t), capture.New(&capture.Options{Always: true})
@@ -235,7 +236,8 @@ func (s *loginServer) checkHidden(t *testing.T, text string) {
 	}
 }
 
-// An error of a server that repeats secrets, also in escaped form, does not show the secrets.
+// The error of a server that repeats secrets, also in escaped form, is recorded without the
+// secrets.
 func TestRefusedLoginsRepeatNoSecrets(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s, ring := newLoginServer(t), capture.New(&capture.Options{Always: true})

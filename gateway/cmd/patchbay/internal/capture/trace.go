@@ -51,9 +51,9 @@ func (r *Ring) connection(server, caller string) *connection {
 		received: map[jsonrpc.ID]uint64{}, open: map[uint64]struct{}{}, asking: map[string]uint64{}}
 }
 
-// Connect records the messages of a transport, which must be unused, and the output of its process.
-// It returns the transport, and panics as [mcp.Trace] does. caller is empty for the local user. A nil Ring
-// records nothing.
+// Connect records the messages of a transport, which must be unused, and the output of its
+// process. It returns the transport, and panics as [mcp.Trace] does. caller is empty for the local
+// user. A nil Ring records nothing.
 func (r *Ring) Connect(t mcp.Transport, server, caller string) mcp.Transport {
 	if r == nil {
 		return t

@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// maxWire limits the texts of the frames of an exchange on the wire, in bytes: an event must fit into the memory
-// of many readers.
+// maxWire limits the texts of the frames of an exchange on the wire, in bytes: an event must fit
+// into the memory of many readers.
 const maxWire = 1 << 20
 
 // A wireExchange is an exchange in the events of the admin API.
@@ -17,8 +17,9 @@ type wireExchange struct {
 	Omitted int     `json:"omitted,omitzero"` // frames that are not listed
 }
 
-// Wire returns an iterator for the option Wire of a gateway. Until ctx ends, it yields the exchanges that end,
-// with their frames. A reader that is slow loses changes, which the iterator counts.
+// Wire returns an iterator for the option Wire of a gateway. Until ctx ends, the iterator yields
+// each exchange that ends, with its frames, and the number of changes that a slow reader lost
+// before the exchange.
 func (r *Ring) Wire(ctx context.Context) iter.Seq2[json.RawMessage, uint64] {
 	return func(yield func(json.RawMessage, uint64) bool) {
 		w := r.Watch()

@@ -35,7 +35,7 @@ func TestWireCountsTheLostChanges(t *testing.T) {
 		synctest.Wait() // the reader watches
 		call(take, 1, "first-s3cret", 10)
 		first := <-events
-		for i := range int64(3000) { // nobody reads, and nobody waits
+		for i := range int64(3000) { // calls do not wait for the reader, which is stopped
 			call(take, i+2, "more", 10)
 		}
 		var last event

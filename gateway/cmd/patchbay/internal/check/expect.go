@@ -21,7 +21,8 @@ const (
 	maxExpectedValue = 4 << 10
 	// maxExpectedDepth limits the depth of the values that are described member by member.
 	maxExpectedDepth = 12
-	// maxSteadyDepth limits the depth at which [Steady] looks for times and ids: each level is copied.
+	// maxSteadyDepth limits the depth at which [Steady] looks for times and ids: each level is
+	// copied.
 	maxSteadyDepth = 64
 )
 
@@ -133,8 +134,8 @@ func isVolatileJSON(text string) bool {
 	return (kind == '{' || kind == '[') && rawjson.Valid([]byte(text)) == nil && isVolatile([]byte(text))
 }
 
-// Steady returns a JSON value with "…" in place of each part that looks like a time or an id, also within
-// texts that contain JSON. Parts at a depth of more than maxSteadyDepth are unchanged.
+// Steady returns a JSON value with "…" in place of each part that looks like a time or an id, also
+// within texts that contain JSON. Parts at a depth of more than maxSteadyDepth are unchanged.
 func Steady(value []byte) []byte { return steady(value, 0) }
 
 func steady(value []byte, depth int) []byte {

@@ -39,7 +39,8 @@ type advice struct {
 	Hint    string // shown if login is empty
 }
 
-// Advise returns the advice for an error, of authorization or of a certificate. It is empty for others.
+// Advise returns the advice for an error, of authorization or of a certificate. It is empty for
+// others.
 func Advise(ctx context.Context, f *Factory, code int, err error) advice {
 	t := f.Client.Current.Load()
 	var untrusted x509.UnknownAuthorityError
@@ -177,7 +178,8 @@ func offersLogin(ctx context.Context, f *Factory, t *target.Target) bool {
 	return !isGuessed(t.URL, page, issuer) || pageExists(ctx, f, page)
 }
 
-// isGuessed reports whether a login page may be the default for servers without metadata (2025-03-26).
+// isGuessed reports whether a login page may be the default for servers without metadata
+// (2025-03-26).
 func isGuessed(server, page, issuer string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -204,7 +206,8 @@ func pageExists(ctx context.Context, f *Factory, page string) bool {
 	return !slices.Contains([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusGone}, res.StatusCode)
 }
 
-// LoginCommandLine returns the command that logs in to a target with some scopes, or "" if it cannot.
+// LoginCommandLine returns the command that logs in to a target with some scopes, or "" if it
+// cannot.
 func LoginCommandLine(f *Factory, t *target.Target, scopes []string) string {
 	if f.Login.InProgress || t.MayLogIn() != nil || login.IsMachineClient() {
 		return ""

@@ -127,7 +127,8 @@ func (w *web) firstDocument(ctx context.Context, c *Check, into any, addresses .
 	return ""
 }
 
-// fetchMetadata looks for the metadata of the resource where a login does. Spec: RFC 9728, section 3.
+// fetchMetadata looks for the metadata of the resource where a login does. Spec: RFC 9728, section
+// 3.
 func (w *web) fetchMetadata(ctx context.Context, c *Check) {
 	origin, path := w.url.Scheme+"://"+w.url.Host, strings.TrimSuffix(w.url.EscapedPath(), "/")
 	var m oauth.ResourceMetadata

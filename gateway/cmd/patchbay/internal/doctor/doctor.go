@@ -88,7 +88,8 @@ func Title(t *target.Target) string {
 	return s.clean((&target.Target{Command: target.PublicArguments(t.Command)}).String(), maxLine)
 }
 
-// Hint returns the advice to examine a target after an error with an exit code, or "". t may be nil.
+// Hint returns the advice to examine a target after an error with an exit code, or "". t may be
+// nil.
 func Hint(code int, t *target.Target, config string) string {
 	const hint = "To find the reason: patchbay doctor "
 	switch {

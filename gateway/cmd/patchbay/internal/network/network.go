@@ -26,8 +26,8 @@ type Client struct {
 	tls *tls.Config // contains the certificates of --cacert; nil for the default
 }
 
-// LoadCACert reads the certificates of --cacert, which HTTPS servers may have in addition to those of
-// the system. It must be called before requests are sent.
+// LoadCACert reads the certificates of --cacert, which HTTPS servers may have in addition to those
+// of the system. It must be called before requests are sent.
 func (n *Client) LoadCACert(ctx context.Context) error {
 	file := n.Flags.CaCert
 	if file == "" || n.tls != nil {

@@ -73,7 +73,8 @@ func overview(t *testing.T, link string) string {
 	return withLogin(t, link, nil)
 }
 
-// withLogin is overview. It calls visit, which may be nil, with the browser and the URL without a path.
+// withLogin is overview. It calls visit, which may be nil, with the browser and the URL without a
+// path.
 func withLogin(t *testing.T, link string, visit func(browser *http.Client, base string)) string {
 	t.Helper()
 	base, token, _ := strings.Cut(link, "/login#t=")
@@ -139,8 +140,8 @@ func TestGatewayConsoleShowsLogs(t *testing.T) {
 	}, "gateway", "--config", path, "--addr", "127.0.0.1:0", "--console=127.0.0.1:0")
 }
 
-// The first command of a new user shows the demo beside the servers of the configuration, which it does
-// not start, and leaves out servers of a project that are not trusted.
+// The first command of a new user shows the demo beside the servers of the configuration, which it
+// does not start, and leaves out servers of a project that are not trusted.
 func TestConsoleShowsTheConfigurationAndTheDemo(t *testing.T) {
 	p := newHostileProject(t)
 	writeProjectFile(t, "config/patchbay/mcp.json", `{"mcpServers": {"own": {"command": "touch", "args": ["`+p.mark+`"]}}}`)
@@ -277,8 +278,8 @@ func TestConsoleRefusesOtherTargets(t *testing.T) {
 	}
 }
 
-// The flag --capture overrides the setting capture. Settings shows the effective value, and Traffic the recorded
-// traffic.
+// The flag --capture overrides the setting capture. Settings shows the effective value, and
+// Traffic the recorded traffic.
 func TestGatewayRecordsTraffic(t *testing.T) {
 	see := func(browser *http.Client, address string) string {
 		res, err := browser.Get(address)

@@ -93,8 +93,8 @@ func adminOptions(ctx context.Context, f *cmdutil.Factory, g *Run) gateway.Admin
 	}
 }
 
-// auditLog returns the folder of the audit log, or "" if the gateway keeps no log, and how the log is
-// verified: with the key of the vault, as by "gateway audit verify".
+// auditLog returns the folder of the audit log, or "" if the gateway keeps no log, and how the log
+// is verified: with the key of the vault, as by "gateway audit verify".
 func (g *Run) auditLog(ctx context.Context, f *cmdutil.Factory) (dir string, o audit.VerifyOptions) {
 	s, err := gatewayconfig.Read(g.Config.File)
 	if err != nil || s.Audit == nil {
