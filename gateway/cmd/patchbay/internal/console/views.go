@@ -27,7 +27,7 @@ const (
 // that is behind TLS, has no second origin by itself.
 func (c *Console) showsApps() bool { return !isRemote(&c.opts) || c.opts.ViewOrigin != "" }
 
-// maxPorts bounds the search for a port that is free at both addresses: a second one rarely is not.
+// maxPorts bounds the search for a port that is free at both addresses: the second port is rarely taken.
 const maxPorts = 10
 
 // resolvesNames reports whether browsers find the names below localhost. All browsers of the other

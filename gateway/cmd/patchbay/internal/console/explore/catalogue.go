@@ -65,7 +65,7 @@ type item struct {
 	Definition  string             // the JSON of the item, indented
 	Blocked     string             // the reason why the host hides the item, or ""
 	template    *mcp.ResourceTemplate
-	problem     string // what the form of the item does not contain, or ""
+	problem     string // the parts that the form of the item lacks, or ""
 	view        bool   // a page shows the results of the tool
 	reads       bool   // the tool declares readOnlyHint
 }

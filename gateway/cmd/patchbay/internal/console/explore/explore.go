@@ -149,7 +149,7 @@ type explorePage struct {
 	More      int     // matching items that are not listed
 	Item      *item   // that is selected; may be nil
 	Editor    *editor
-	Doctor    page.Fragment // with the checks of a server that fails
+	Doctor    page.Fragment // contains the checks of a server that fails
 	Run       *runPage      // nil without a run
 	History   []*runRow
 	Role      page.Role

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// An explorePlace is what a page of the screen shows, as its URL states it.
+// An explorePlace identifies the content of a page of the screen, as the URL states it.
 type explorePlace struct {
 	Server, Name, Filter, Tab string
 	Kind                      itemKind

@@ -25,7 +25,7 @@ var readMethods = []string{driver.MethodDiscover, driver.MethodPing, driver.Meth
 // actReplay sends a recorded request again, as the person who replays it. If the request may change
 // something or its record hides secrets, the page shows the request in the editor instead.
 func (e *explorer) actReplay(r *page.Request) (*page.Outcome, error) {
-	id, _ := strconv.ParseUint(r.PostFormValue("exchange"), 10, 64) // another value names no exchange
+	id, _ := strconv.ParseUint(r.PostFormValue("exchange"), 10, 64) // invalid ids parse as 0, which names no exchange
 	recorded, err := e.opts.Capture.Request(id)
 	if err != nil {
 		return nil, &gateway.Problem{Status: http.StatusConflict, Code: "no_request", Detail: err.Error()}

@@ -41,7 +41,7 @@ const (
 	maxRunTimeout = time.Hour
 )
 
-// A runPhase is what a run does.
+// A runPhase is the current step of a run.
 type runPhase string
 
 // The phases of a run. The last three are its end.
@@ -78,7 +78,7 @@ type run struct {
 	raw   stdjson.RawMessage // the last result
 }
 
-// A runState is what a run shows. Its slices must not be changed.
+// A runState is the content of a run in a page. Its slices must not be changed.
 type runState struct {
 	Version   int // rises with each change
 	Phase     runPhase

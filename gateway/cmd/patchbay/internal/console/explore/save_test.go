@@ -144,7 +144,7 @@ func TestSavedCallsAreChecked(t *testing.T) {
 	}
 }
 
-// The file keeps what it contains, and never receives a secret, a second call of a name or a call
+// The file keeps its content, and never receives a secret, a second call of a name or a call
 // of another server.
 func TestCallsAreNotSaved(t *testing.T) {
 	mcptest.NoLeaks(t)

@@ -154,7 +154,7 @@ func waiting(t *testing.T, shown string) string {
 	return m[1]
 }
 
-// The page shows what the server will receive, who asks and what is at stake. A decision takes
+// The page shows the arguments for the server, the caller, and the claims of the tool. A decision takes
 // effect once, and the second person reads who decided.
 func TestApprovalIsDecidedOnce(t *testing.T) {
 	mcptest.NoLeaks(t)

@@ -42,7 +42,7 @@ type limitsPage struct {
 	Budgets budgets  `json:"-"`
 }
 
-// budgets contains the limits of callers in force, and how far each caller used them.
+// budgets contains the limits of callers in force, and the part that each caller used.
 type budgets struct {
 	PerCaller   string    `json:"perCaller"`
 	PerTool     string    `json:"perTool"`
@@ -54,7 +54,7 @@ type budgets struct {
 	Link        string    `json:"-"` // the URL of the next callers, or ""
 }
 
-// A use is what a caller used of the limits.
+// A use contains the parts of the limits that a caller used.
 type use struct{ status.Caller }
 
 // Who returns the caller in words.
@@ -63,7 +63,7 @@ func (u *use) Who() string { return cmp.Or(u.Subject, "local user") }
 // Size returns a number of bytes in words.
 func (*budgets) Size(n int64) string { return term.FormatBytes(int(n)) }
 
-// Percent returns how much of a limit is used.
+// Percent returns the used part of a limit in percent.
 func (b *budgets) Percent(used, limit int64) int {
 	return int(min(100*float64(used)/float64(max(limit, 1)), 100))
 }

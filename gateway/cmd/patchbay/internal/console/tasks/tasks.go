@@ -25,7 +25,7 @@ import (
 const (
 	// pageSize is the number of tasks of a page.
 	pageSize = 100
-	// every is how often the page is rendered: no event reports the progress of a task.
+	// every is the interval of renderings, because no event reports the progress of a task.
 	every = 2 * time.Second
 	// askAfter is how old the description of a server is before the server is asked about a task that a page
 	// shows. Each failure doubles the pause, up to maxPause. patience bounds the request, maxAsked limits the
@@ -79,7 +79,7 @@ type task struct {
 // Element returns the id of the row.
 func (t *task) Element() string { return "task-" + page.ElementID(t.ID) }
 
-// Operates reports whether the person may see texts of the task, and end it.
+// Operates reports whether the person may read the texts of the task and end the task.
 func (t *task) Operates() bool { return t.Role.Grants(page.RoleOperator) }
 
 // Kind returns the class of the status, which selects its colour and symbol.
@@ -195,11 +195,11 @@ type resultPage struct {
 	*task
 	Parts []part
 	JSON  string
-	Cut   bool // JSON is the beginning only
+	Cut   bool // JSON contains only the beginning
 	Size  string
 }
 
-// A part is a part of the result in the form of its kind.
+// A part is a content block of the result.
 type part struct{ Kind, Text string }
 
 // result shows the result of a task. Results contain the data of their callers, so they require an operator.
@@ -216,7 +216,7 @@ func (s *screen) result(r *page.Request) (*page.View, error) {
 		}
 	}
 	if len(p.Result) <= maxShown {
-		_ = json.Unmarshal(p.Result, &content) // else the page shows the JSON only
+		_ = json.Unmarshal(p.Result, &content) // after an error, the page shows only the JSON
 	}
 	for _, c := range content.Content {
 		shown := part{c.Type, cmp.Or(c.Text, c.Resource.Text, strings.TrimSpace(c.Name+" "+c.URI+c.Resource.URI))}
