@@ -336,7 +336,7 @@ func TestDraftsAreBounded(t *testing.T) {
 	mcptest.NoLeaks(t)
 	e := newEchoServer(mcptest.Modern)
 	v := newVisitor(t, func() mcp.Transport { return mcp.InMemory(e.Server) })
-	v.Await("/explore?server=fs&kind=tools&name=echo", "echo")
+	v.Await("/explore?server=fs", `name=echo&amp;server=fs`)
 	const first = "the first draft"
 	invalid := func(text string) url.Values { return url.Values{"mode": {"json"}, "text": {text}} }
 	at := v.run("echo", invalid(first))
