@@ -45,8 +45,8 @@ func (r *Ring) Request(id uint64) (*Request, error) {
 	}
 	if rawjson.Valid([]byte(text)) != nil || stringMember([]byte(text), "method") != x.Method ||
 		strings.HasSuffix(x.Name, cutMark) {
-		return nil, fmt.Errorf("exchange %d is recorded without its complete request: messages of at most %d bytes are "+
-			"recorded while a browser shows the console; repeat the call, or send it from Explore", id, maxFrame)
+		return nil, fmt.Errorf("exchange %d is recorded without its complete request: messages of at most %d bytes "+
+			"are recorded while a browser shows the console; repeat the call, or send it from Explore", id, maxFrame)
 	}
 	params, _ := rawjson.Get([]byte(text), "params")
 	found := &Request{Server: x.Server, Method: x.Method, Params: ownParams(params, x.Name),
