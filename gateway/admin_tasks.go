@@ -10,10 +10,12 @@ func taskRoutes() []*adminRoute {
 	return []*adminRoute{
 		getRoute("/tasks", "Tasks of callers, the newest first, as their servers last described them",
 			(*adminRequest).tasks),
-		getRoute("/tasks/{name}", "A task as its server describes it now, with its result",
-			func(r *adminRequest, _ *noQuery) (*taskEntry, error) { return r.task(false) }),
+		getRoute("/tasks/{name}", "A task as its server describes it now, unless the server is stopped",
+			func(r *adminRequest, _ *noQuery) (*taskEntry, error) { return r.task("tasks/get") }),
+		postRoute("/tasks/{name}", "result", "Read the result of a task, which the audit log records",
+			func(r *adminRequest, _ *noBody) (*taskEntry, error) { return r.task("tasks/result") }),
 		postRoute("/tasks/{name}", "cancel", "Ask the server of a task to end it",
-			func(r *adminRequest, _ *noBody) (*taskEntry, error) { return r.task(true) }),
+			func(r *adminRequest, _ *noBody) (*taskEntry, error) { return r.task("tasks/cancel") }),
 	}
 }
 
@@ -31,17 +33,16 @@ type taskEntry struct {
 }
 
 func (r *adminRequest) tasks(q *pageQuery) (*taskPage, error) {
-	res := &taskPage{Tasks: []taskEntry{}}
 	all, next := page(r.host().Operator().Tasks.Tasks(), q.Cursor, limitOr(q.Limit))
+	res := &taskPage{[]taskEntry{}, next}
 	for i := range all {
 		res.Tasks = append(res.Tasks, taskEntry{all[i], newAdminCaller(all[i].Owner), nil})
 	}
-	res.NextCursor = next
 	return res, nil
 }
 
-func (r *adminRequest) task(cancel bool) (*taskEntry, error) {
-	t, result, err := r.host().Operator().Task(r.Context(), r.name, cancel)
+func (r *adminRequest) task(method string) (*taskEntry, error) {
+	t, result, err := r.host().Operator().Task(r.Context(), r.name, method)
 	caller := newAdminCaller(t.Owner)
 	r.detail = map[string]any{"server": t.Server, "tool": t.Tool, "owner": caller}
 	return &taskEntry{t, caller, result}, err

@@ -87,8 +87,8 @@ func (a *adminTest) list(query string) (all []adminTask, next int) {
 // untilTask asks about a task until it has a status.
 func (a *adminTest) untilTask(id, status string) (t adminTask) {
 	a.t.Helper()
-	for t.Status != status {
-		if a.get("GET", "/tasks/"+id, "", &t); a.t.Context().Err() != nil {
+	for deadline := time.Now().Add(time.Minute); t.Status != status; {
+		if a.get("GET", "/tasks/"+id, "", &t); time.Now().After(deadline) {
 			a.t.Fatalf("got %+v, want the status %s", t, status)
 		}
 	}
@@ -131,6 +131,23 @@ func TestAdminListsAndCancelsTasks(t *testing.T) {
 	a.refused("GET", "/tasks?limit=0.5", "", 400, "invalid_parameter")
 }
 
+// Reading a task does not start its server.
+func TestAdminReadsTasksOfStoppedServers(t *testing.T) {
+	a := newTaskAdmin(t)
+	a.start(mcptest.Modern, "ann", "wait")
+	all, _ := a.list("")
+	if status, text := a.send("POST", "/servers/one:stop", ""); status >= 300 {
+		t.Fatalf("stop: %d %s", status, text)
+	}
+	var got adminTask
+	if a.get("GET", "/tasks/"+all[0].ID, "", &got); got.Status != "working" || !got.Checked.Equal(all[0].Checked) {
+		t.Errorf("got %+v, want the last description %+v", got, all[0])
+	}
+	if status, _ := a.send("POST", "/tasks/"+all[0].ID+":result", ""); status == 200 {
+		t.Error("read the result from a stopped server")
+	}
+}
+
 // A task with a result contains it, and lists contain the open question of a task.
 func TestAdminShowsResultsAndQuestionsOfTasks(t *testing.T) {
 	for _, revision := range []string{mcptest.Modern, "2025-11-25"} {
@@ -145,14 +162,25 @@ func TestAdminShowsResultsAndQuestionsOfTasks(t *testing.T) {
 			if tool == "fail" {
 				status = "failed"
 			}
-			if got := a.untilTask(all[0].ID, status); !got.HasResult || !strings.Contains(string(got.Result), want) {
+			got := a.untilTask(all[0].ID, status)
+			if got.Result != nil {
+				t.Errorf("%s, %s: a request without an audit record read the result %s", revision, tool, got.Result)
+			}
+			a.get("POST", "/tasks/"+all[0].ID+":result", "", &got)
+			if detail := string(a.lastAdmin().Detail); !strings.Contains(detail, `:result"`) ||
+				!strings.Contains(detail, "ann") {
+				t.Errorf("the record of the request does not name the caller: %s", detail)
+			}
+			if !got.HasResult || !strings.Contains(string(got.Result), want) {
 				t.Errorf("%s, %s: got %+v, result %s", revision, tool, got, got.Result)
 			}
 		}
 		a.start(revision, "bob", "ask")
 		all, _ := a.list("?limit=1")
-		if a.untilTask(all[0].ID, "input_required"); all[0].Result != nil {
-			t.Errorf("%s: got the result %s of a task without a result", revision, all[0].Result)
+		a.untilTask(all[0].ID, "input_required")
+		var got adminTask
+		if a.get("POST", "/tasks/"+all[0].ID+":result", "", &got); got.Result != nil {
+			t.Errorf("%s: got the result %s of a task without a result", revision, got.Result)
 		}
 		if all, _ = a.list("?limit=1"); all[0].Question != "Which region?" && revision == mcptest.Modern {
 			t.Errorf("%s: got %+v", revision, all[0])

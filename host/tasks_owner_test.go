@@ -90,20 +90,21 @@ func TestOperatorSeesTasks(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if now, result, err := op.Task(t.Context(), op.Tasks.Tasks()[0].ID, false); err != nil || now.Tool != "meet" ||
-			now.Owner.Principal.Subject != "ada" || !now.HasResult || !strings.Contains(string(result), "isError") {
+		now, result, err := op.Task(t.Context(), op.Tasks.Tasks()[0].ID, "tasks/result")
+		if err != nil || now.Tool != "meet" || now.Owner.Principal.Subject != "ada" || !now.HasResult ||
+			!strings.Contains(string(result), "isError") {
 			t.Errorf("got %+v, %s, %v", now, result, err)
 		}
 		nap := start(t, ada, "a__nap")
 		all := op.Tasks.Tasks()
 		id := all[slices.IndexFunc(all, func(t status.Task) bool { return t.Tool == "nap" })].ID
-		if now, _, err := op.Task(t.Context(), id, true); err != nil || now.Tool != "nap" {
+		if now, _, err := op.Task(t.Context(), id, "tasks/cancel"); err != nil || now.Tool != "nap" {
 			t.Errorf("cancel: got %+v, %v", now, err)
 		}
 		if task, err := nap.Get(t.Context()); err != nil || task.Status != tasks.StatusCancelled {
 			t.Errorf("the caller got %+v, %v, want a cancelled task", task, err)
 		}
-		if _, _, err := op.Task(t.Context(), id, true); !errors.Is(err, operator.ErrTaskEnded) {
+		if _, _, err := op.Task(t.Context(), id, "tasks/cancel"); !errors.Is(err, operator.ErrTaskEnded) {
 			t.Errorf("cancel again: got %v", err)
 		}
 	})
@@ -118,22 +119,28 @@ func TestForgottenTaskIsUnknown(t *testing.T) {
 			if req.Method == "tasks/get" && forgets.Load() {
 				return nil, mcp.Errorf(mcp.CodeInvalidParams, "no such task")
 			}
-			return next.ServeMCP(ctx, req)
+			res, err := next.ServeMCP(ctx, req)
+			if req.Method == "tasks/get" { // a wrong time must not hide the task from operators
+				res = mcp.RawResult(`{"resultType":"complete","taskId":"t","status":"working","ttlMs":-5,` +
+					`"createdAt":"2001-01-01T00:00:00Z","lastUpdatedAt":"2001-01-01T00:00:00Z"}`)
+			}
+			return res, err
 		})
 	})
 	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
 	h := newTaskHost(t, map[string]mcp.Handler{"a": s}, on)
 	nap, op := start(t, mcptest.Dial(t, h.For(person("ada")), on, answering()), "a__nap"), h.Operator()
 	forgets.Store(true)
-	if _, _, err := op.Task(t.Context(), op.Tasks.Tasks()[0].ID, false); !errors.Is(err, operator.ErrNoTask) {
+	if _, _, err := op.Task(t.Context(), op.Tasks.Tasks()[0].ID, "tasks/result"); !errors.Is(err, operator.ErrNoTask) {
 		t.Errorf("got %v, want ErrNoTask", err)
 	}
 	if all := op.Tasks.Tasks(); len(all) != 1 || all[0].Status != "unknown" || all[0].HasResult {
 		t.Errorf("got %+v, want one unknown task", all)
 	}
 	forgets.Store(false)
-	if _, err := nap.Get(t.Context()); err != nil || op.Tasks.Tasks()[0].Status != "working" {
-		t.Errorf("after the server remembered the task: %+v, %v", op.Tasks.Tasks(), err)
+	_, _ = nap.Get(t.Context()) // fails because of the negative time
+	if all := op.Tasks.Tasks(); len(all) != 1 || all[0].Status != "working" || !all[0].Expires.IsZero() {
+		t.Errorf("after the server remembered the task: %+v, want a working task", all)
 	}
 }
 

@@ -41,6 +41,11 @@ func (v *View) newTasks() *task.Caller {
 
 func (t taskPool) Info() task.Server { return routes.TaskServer(t.pool) }
 
+func (t taskPool) IsConnected() bool {
+	_, ok := t.pool.Server().Connected()[t.pool]
+	return ok
+}
+
 func (t taskPool) Connect(ctx context.Context, at task.Place) error {
 	if t.Info().Revision != "" {
 		return nil

@@ -121,12 +121,11 @@ type Tasks interface {
 	// Tasks returns the tasks that callers created or asked about since the host was opened, the
 	// newest first: at most 200 of each of 1,000 principals. It sends no requests.
 	Tasks() []status.Task
-	// Task asks the server of a task about it, and to end it if cancel is true: the server may
-	// continue. It returns the task as the server then describes it. result is the result of the
-	// call that became the task, or its JSON-RPC error, before the policy treats it; nil for a
-	// task without a result. The error is [ErrNoTask] or, with cancel, [ErrTaskEnded], or the
-	// error of the server.
-	Task(ctx context.Context, id string, cancel bool) (t status.Task, result json.RawMessage, err error)
+	// Task returns a task as its server describes it now. method is tasks/get, which does not start a stopped
+	// server, tasks/cancel, after which the server may continue, or tasks/result. result is the result of the
+	// call that became the task, or its JSON-RPC error, before the policy treats it; nil for a task without a
+	// result. The error is [ErrNoTask] or, for tasks/cancel, [ErrTaskEnded], or that of the server.
+	Task(ctx context.Context, id, method string) (t status.Task, result json.RawMessage, err error)
 }
 
 // Records are the records of events, and what they are made of.

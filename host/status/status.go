@@ -158,7 +158,7 @@ type Task struct {
 	// Question is the first open question of the server. A server of 2025-11-25 asks only while
 	// its caller waits for the result.
 	Question  string    `json:"question,omitzero" jsonschema:"first open question of the server; not trusted"`
-	Created   time.Time `json:"created"`
+	Created   time.Time `json:"created" jsonschema:"when the gateway first saw it"`
 	Updated   time.Time `json:"updated,omitzero" jsonschema:"last change that the server reported"`
 	Expires   time.Time `json:"expires,omitzero" jsonschema:"when the server may forget it; absent for never"`
 	Checked   time.Time `json:"checked" jsonschema:"when the server described it"`

@@ -40,9 +40,6 @@ func (c *Caller) note(t *Task, raw []byte, created bool) {
 	if k == nil || created {
 		k = &known{status.Task{ID: rand.Text(), TaskID: t.ID, Server: t.Server, Tool: t.Tool, Owner: c.Owner,
 			Created: time.Now()}, t.Ref, t.Handle}
-		if at, err := time.Parse(time.RFC3339, text("createdAt")); err == nil && !created && at.Before(k.Created) {
-			k.Created = at // before a restart of the host
-		}
 		own.Put(t.listKey(), k)
 	}
 	k.Status, k.Message, k.Checked = text("status"), text("statusMessage"), time.Now()
@@ -53,7 +50,7 @@ func (c *Caller) note(t *Task, raw []byte, created bool) {
 		ttl, _ = jsonscan.Get(raw, "ttl")
 	}
 	k.Expires = time.Time{}
-	if left, err := time.ParseDuration(string(ttl) + "ms"); err == nil { // a task with a longer time does not expire
+	if left, err := time.ParseDuration(string(ttl) + "ms"); err == nil && left >= 0 { // a longer time is none
 		k.Expires = k.Created.Add(left)
 	}
 	requests, _ := jsonscan.Get(raw, "inputRequests")
@@ -104,9 +101,9 @@ func (t *Table) Tasks() (all []status.Task) {
 	return all
 }
 
-// Task asks the server to describe a task or to end the task; see [operator.Tasks]. It sends
-// requests as a client of 2025-11-25, which receives questions only with the result.
-func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Task, _ json.RawMessage, err error) {
+// Task sends a request about a task to its server; see [operator.Tasks]. It sends requests as a client of
+// 2025-11-25, which receives questions only with the result.
+func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _ json.RawMessage, err error) {
 	t.mu.Lock()
 	all := t.all()
 	n := slices.IndexFunc(all, func(k *known) bool { return k.ID == id })
@@ -118,6 +115,9 @@ func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Ta
 	about, err := c.Open(all[n].handle)
 	if err != nil { // the caller may no longer use the server
 		return now, nil, operator.ErrNoTask
+	}
+	if method == MethodGet && about.Kept == "" && !about.IsConnected() {
+		return all[n].Task, nil, nil
 	}
 	send := func(method string) (raw mcp.RawResult, err error) {
 		req, err := mcp.NewRequest(&jsonrpc.Message{Method: method, Params: []byte(`{"_meta":{"` +
@@ -143,11 +143,11 @@ func (t *Table) Task(ctx context.Context, id string, cancel bool) (now status.Ta
 		all[n].Status, all[n].HasResult = taskUnknown, false // the ref stays: lists of the server need the tool
 		t.mu.Unlock()
 	case err != nil:
-	case cancel && isFinal(now.Status):
+	case method == MethodCancel && isFinal(now.Status):
 		err = operator.ErrTaskEnded
-	case cancel:
+	case method == MethodCancel:
 		_, err = send(MethodCancel)
-	case now.HasResult:
+	case method == MethodResult && now.HasResult:
 		raw, err = send(MethodResult)
 		if fault, ok := errors.AsType[*mcp.Error](err); ok { // the error of the call that became the task
 			raw, err = json.Marshal(fault)

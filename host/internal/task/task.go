@@ -31,6 +31,8 @@ type Sender interface {
 	Info() Server
 	// Connect connects to the server, unless it was connected before.
 	Connect(ctx context.Context, at Place) error
+	// IsConnected reports whether a connection to the server exists.
+	IsConnected() bool
 	// Send sends a request. It returns the place that the request used.
 	Send(ctx context.Context, req *mcp.Request, at Place) (mcp.Result, Place, error)
 }

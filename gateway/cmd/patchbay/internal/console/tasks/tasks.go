@@ -205,7 +205,7 @@ type part struct{ Kind, Text string }
 // result shows the result of a task. Results contain the data of their callers, so they require an operator.
 func (s *screen) result(r *page.Request) (*page.View, error) {
 	p := &resultPage{task: &task{Role: r.Role}}
-	if err := r.Get("/tasks/"+url.PathEscape(r.URL.Query().Get("task")), p.task); err != nil {
+	if err := r.Post("/tasks/"+url.PathEscape(r.URL.Query().Get("task"))+":result", nil, p.task); err != nil {
 		return nil, err
 	}
 	var content struct {
