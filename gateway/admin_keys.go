@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"cmp"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,8 +54,30 @@ func newKey(r *adminRequest, s *KeyStore, k *Key) (*createdKey, error) {
 	if err != nil {
 		return nil, invalidParameter("%s", strings.TrimPrefix(err.Error(), "gateway: "))
 	}
+	if err := r.checkGrant(s, k); err != nil {
+		return nil, err
+	}
 	secret, err := s.Create(r.Context(), *k)
 	return &createdKey{k.Name, secret}, err
+}
+
+// checkGrant refuses a key with which a person of a console would open the console for others, or as another
+// person. Only the user of the gateway decides who uses the console.
+func (r *adminRequest) checkGrant(s *KeyStore, k *Key) error {
+	p, subject := r.principal(), cmp.Or(k.Subject, k.Name)
+	if p == nil {
+		return nil
+	}
+	all, err := s.List(r.Context())
+	isOwn := p.Issuer == KeyIssuer && p.Subject == subject
+	if k.Console != "" || !isOwn && slices.ContainsFunc(all, func(o Key) bool {
+		return o.Console != "" && o.Subject == subject
+	}) {
+		return problemf(http.StatusForbidden, "console_key", "the key of %q would open the console, or belong to another "+
+			"person who uses the console: create the key on the machine of the gateway, such as with \"patchbay gateway "+
+			"keys new %s --console operator\"", subject, k.Name)
+	}
+	return err
 }
 
 func revokeKey(r *adminRequest, s *KeyStore, _ *noBody) (*revoked, error) {

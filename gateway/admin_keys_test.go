@@ -1,6 +1,8 @@
 package gateway_test
 
 import (
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,6 +78,43 @@ func TestAdminKeyRecordsNameTheirPrincipal(t *testing.T) {
 	if r := a.lastAdmin(); status != http.StatusOK || r.Caller == nil || r.Caller.Principal.Subject != "ann" ||
 		!strings.Contains(string(r.Detail), "/keys/build:revoke") {
 		t.Errorf("got %d %s, record %+v, %s", status, text, r, r.Detail)
+	}
+}
+
+// A person of a console creates keys, but decides neither who uses the console nor acts as another such person.
+func TestAdminClientOfPrincipalGrantsNoConsole(t *testing.T) {
+	a, store := newKeysAdmin(t)
+	for _, name := range []string{"ann", "bob"} {
+		if _, err := store.Create(t.Context(), gateway.Key{Name: name, Console: "operator"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ann := &mcp.Principal{Issuer: gateway.KeyIssuer, Subject: "ann"}
+	stranger := &mcp.Principal{Issuer: "https://idp.example", Subject: "ann"}
+	for i, c := range []struct {
+		p    *mcp.Principal
+		key  string
+		want int
+	}{
+		{ann, `"console":"operator"`, 403}, {ann, `"console":"viewer"`, 403}, {ann, `"subject":"bob"`, 403},
+		{stranger, `"subject":"ann"`, 403}, {ann, `"subject":"ann"`, 200}, {ann, `"subject":"ci"`, 200},
+		{nil, `"console":"operator","subject":"bob"`, 200},
+	} {
+		body := strings.NewReader(fmt.Sprintf(`{"name":"k%d",%s}`, i, c.key))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, adminBase+"/keys", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := a.gateway.AdminClient(c.p).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != c.want || c.want == 403 && !strings.Contains(string(text), "--console operator") {
+			t.Errorf("%v creates %s: got %d, %s, %v", c.p, c.key, res.StatusCode, text, err)
+		}
 	}
 }
 

@@ -139,6 +139,9 @@ func view(r *page.Request, failed *form) (*page.View, error) {
 		p.Form = *failed
 	}
 	p.Form.Kinds, p.Form.Periods, p.Form.Roles = kinds, periods, roles
+	if r.Principal != nil { // the gateway refuses a role from a remote person
+		p.Form.Roles = roles[:1]
+	}
 	if err := r.Get("/keys", p); err != nil {
 		return nil, err
 	}

@@ -78,6 +78,24 @@ func TestViewerChangesNoKeys(t *testing.T) {
 	}
 }
 
+// A remote operator is offered no role, and the gateway refuses a role in a forged form.
+func TestRemoteOperatorGrantsNoRole(t *testing.T) {
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Authenticate = func(*http.Request) (*mcp.Principal, page.Role, error) {
+			return &mcp.Principal{Subject: "ann"}, page.RoleOperator, nil
+		}
+	})
+	b := s.Stranger()
+	_, text := s.Send(b, http.MethodGet, "/keys", nil)
+	if !strings.Contains(text, "Create key") || strings.Contains(text, `<option value="operator"`) {
+		t.Errorf("got %s", text)
+	}
+	res, text := s.Send(b, http.MethodPost, "/keys", url.Values{"name": {"x"}, "console": {"viewer"}})
+	if res.StatusCode != http.StatusForbidden || !strings.Contains(text, "on the machine of the gateway") {
+		t.Errorf("got %d, %s", res.StatusCode, text)
+	}
+}
+
 // unsupported is a client of a gateway without keys.
 type unsupported struct{ http.RoundTripper }
 
