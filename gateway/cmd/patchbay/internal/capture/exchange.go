@@ -114,6 +114,8 @@ const (
 	// maxSummaries is about a day of a busy person's work; a summary has about 200 bytes, so that
 	// the summaries need 10 MiB.
 	maxSummaries = 50_000
+	// maxProcesses limits the processes that [Ring.Stderr] reads: more than most hosts run.
+	maxProcesses = 50
 	// minGrowth is the number of summaries for which memory is allocated at first.
 	minGrowth = 64
 	// maxBodies bounds the texts of all frames, in bytes: the console must fit beside a gateway on

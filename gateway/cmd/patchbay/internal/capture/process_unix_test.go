@@ -49,3 +49,28 @@ func TestProcessOutput(t *testing.T) {
 	}
 	checkSecrets(t, ring)
 }
+
+// The lines of standard error are found without a search of the other exchanges, and are bounded.
+func TestStderrReadsProcessesOnly(t *testing.T) {
+	mcptest.NoLeaks(t)
+	ring := capture.New(&capture.Options{Always: true})
+	transport := ring.Connect(mcp.Command("/bin/sh", "-c", `read -r request; seq 300 >&2`), "srv", "")
+	if c, err := mcp.Connect(t.Context(), transport, nil); err == nil {
+		c.Close()
+		t.Fatal("connected")
+	}
+	_ = transport.Close()
+	take := ring.Frames("other")
+	for i := range int64(3000) {
+		call(take, i, "t", 1)
+	}
+	for text, want := range map[string]int{"server:srv": 200, "server:other": 0, "300": 2} { // Connect starts it twice
+		q, err := capture.ParseQuery(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(ring.Stderr(q, 200)); got != want {
+			t.Errorf("%s: got %d lines, want %d", text, got, want)
+		}
+	}
+}

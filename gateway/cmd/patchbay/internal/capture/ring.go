@@ -27,6 +27,7 @@ type Ring struct {
 	mu        sync.Mutex // guards the fields below
 	last      uint64     // id of the newest exchange
 	exchanges []Exchange // by id modulo maxSlots
+	processes []uint64   // ids of the newest processes, at most maxProcesses
 	frames    map[uint64][]Frame
 	order     []uint64 // the exchange of each frame that is held, the oldest first
 	size      int      // of the frames that are held
@@ -82,6 +83,9 @@ func (r *Ring) begin(x *Exchange) uint64 {
 			r.exchanges = slices.Grow(r.exchanges, min(max(n, minGrowth), r.maxSlots-n))
 		}
 		r.exchanges = append(r.exchanges, *x)
+	}
+	if x.Hop == Process {
+		r.processes = append(r.processes[max(len(r.processes)-maxProcesses+1, 0):], x.ID)
 	}
 	r.notify(x.ID)
 	return x.ID
@@ -191,16 +195,37 @@ func (r *Ring) Get(id uint64) (x Exchange, frames []Frame, ok bool) {
 	return *held, slices.Clone(r.frames[id]), true
 }
 
-// Times returns the times of the last n frames of a kind of an exchange, the newest first.
-func (r *Ring) Times(id uint64, kind Kind, n int) (all []time.Time) {
+// Oldest returns when the oldest exchange that is held was queued.
+func (r *Ring) Oldest() (queued time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range slices.Backward(r.frames[id]) {
-		if f := &r.frames[id][i]; f.Kind == kind && len(all) < n {
-			all = append(all, f.Time)
+	if x := r.find(r.last - uint64(len(r.exchanges)) + 1); x != nil {
+		queued = x.Queued
+	}
+	return queued
+}
+
+// Stderr returns the times of the last n lines of standard error that match a query, in order. It reads the
+// last n frames of the newest processes, and no other exchanges.
+func (r *Ring) Stderr(q *Query, n int) (times []time.Time) {
+	copies := make([]candidate, 0, maxProcesses)
+	r.mu.Lock()
+	for _, id := range r.processes {
+		if x, frames := r.find(id), r.frames[id]; x != nil {
+			copies = append(copies, candidate{*x, slices.Clone(frames[max(len(frames)-n, 0):])})
 		}
 	}
-	return all
+	r.mu.Unlock()
+	for i := range copies {
+		c := &copies[i]
+		for j := range c.frames {
+			if c.frames[j].Kind == Stderr && q.matches(&c.Exchange, c.frames[j:j+1]) {
+				times = append(times, c.frames[j].Time)
+			}
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times[max(len(times)-n, 0):]
 }
 
 // Find returns at most n exchanges that match a query, the newest first, with ids below before;

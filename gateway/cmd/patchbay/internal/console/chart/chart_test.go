@@ -43,3 +43,16 @@ func TestNumbersAreShort(t *testing.T) {
 		}
 	}
 }
+
+// The longest range that a time.Duration holds has ordered parts.
+func TestLanesOfALongRange(t *testing.T) {
+	from := time.Date(2, 1, 1, 0, 0, 0, 0, time.UTC)
+	var last time.Time
+	chart.NewLanes(from, from.AddDate(3000, 0, 0), nil, func(from, to time.Time) string {
+		if !from.Before(to) || from.Before(last) {
+			t.Errorf("got a part from %v to %v after %v", from, to, last)
+		}
+		last = to
+		return "/"
+	})
+}

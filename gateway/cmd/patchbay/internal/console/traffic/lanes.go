@@ -1,6 +1,9 @@
 package traffic
 
 import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
 	"regexp"
 	"strings"
 	"time"
@@ -11,9 +14,8 @@ import (
 )
 
 const (
-	// maxProcesses limits the processes whose standard error the lanes show, and maxLines the
-	// newest lines of each process.
-	maxProcesses, maxLines = 20, 200
+	// maxLines limits the lines of standard error in the lanes, the newest lines: more would overlap.
+	maxLines = 200
 	// rangeFormat is the format of times in a filter, in UTC.
 	rangeFormat = "2006-01-02T15:04:05.000Z"
 )
@@ -24,8 +26,10 @@ var hops = []capture.Hop{capture.Downstream, capture.Upstream, capture.HTTP, cap
 // rangeTerms are the terms of a filter that select a range of time.
 var rangeTerms = regexp.MustCompile(`(^|\s)(from|to):\S+`)
 
-// lanes returns the chart of the exchanges that a page lists, or nil without exchanges.
-func (s screen) lanes(p *trafficPage, query *capture.Query) *chart.Lanes {
+// lanes sets the chart of the exchanges that a page lists, unless there are none, and returns the version of
+// the chart: while an exchange is in progress, the version changes every trafficEvery.
+func (s screen) lanes(p *trafficPage, query *capture.Query) (version string) {
+	hash, now := fnv.New64a(), time.Now()
 	lanes := make([]chart.Lane, len(hops))
 	var first, last time.Time
 	for i, hop := range hops {
@@ -37,7 +41,7 @@ func (s screen) lanes(p *trafficPage, query *capture.Query) *chart.Lanes {
 			}
 			end := x.Queued.Add(x.End)
 			if !x.IsOver() {
-				end = time.Now()
+				end = now
 			}
 			if first.IsZero() || x.Queued.Before(first) {
 				first = x.Queued
@@ -45,25 +49,34 @@ func (s screen) lanes(p *trafficPage, query *capture.Query) *chart.Lanes {
 			if end.After(last) {
 				last = end
 			}
+			fmt.Fprintln(hash, x.ID, x.End, x.Status)
 			lanes[i].Spans = append(lanes[i].Spans, chart.Span{From: x.Queued, To: end, Failed: x.IsError(),
 				Open: !x.IsOver()})
 		}
 	}
-	if first, last = query.Range(first, last); first.IsZero() || last.Before(first) {
-		return nil
+	from, to := query.Range(time.Time{}, time.Time{})
+	oldest := s.ring.Oldest().Truncate(time.Millisecond) // as in a filter
+	if first = cmp.Or(from, first); first.Before(oldest) && !from.IsZero() {
+		first = oldest
 	}
-	processes, _ := capture.ParseQuery(p.Query + " hop:process") // all processes if the query is invalid
-	for _, x := range s.ring.Find(processes, 0, maxProcesses) {
-		for _, at := range s.ring.Times(x.ID, capture.Stderr, maxLines) {
-			if !at.Before(first) && !at.After(last) {
-				lanes[len(hops)-1].Spans = append(lanes[len(hops)-1].Spans, chart.Span{From: at, To: at})
-			}
+	if last = cmp.Or(to, last); last.After(now) {
+		last = now
+	}
+	if first.IsZero() || last.Before(first) {
+		return "none"
+	}
+	for _, at := range s.ring.Stderr(query, maxLines) {
+		if !at.Before(first) && !at.After(last) {
+			fmt.Fprintln(hash, at.UnixNano())
+			lanes[len(hops)-1].Spans = append(lanes[len(hops)-1].Spans, chart.Span{From: at, To: at})
 		}
 	}
 	p.Whole = rangeTerms.ReplaceAllString(p.Query, "")
-	return chart.NewLanes(first, last, lanes, func(from, to time.Time) string {
+	p.Lanes = chart.NewLanes(first, last, lanes, func(from, to time.Time) string {
+		to = to.Add(time.Millisecond - 1) // rounded up: the part contains its end
 		words := " from:" + from.UTC().Format(rangeFormat) + " to:" + to.UTC().Format(rangeFormat)
 		url, _ := page.Link("/traffic", "q", strings.TrimSpace(p.Whole+words)) // a name and a value
 		return url
 	})
+	return fmt.Sprint(hash.Sum64(), first.UnixNano(), last.Truncate(trafficEvery).Unix())
 }

@@ -1,12 +1,24 @@
 package traffic_test
 
 import (
+	"context"
+	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	screen "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -49,4 +61,69 @@ func TestLanesSelectARangeOfTime(t *testing.T) {
 	if !strings.Contains(page, "invalid time") {
 		t.Errorf("an invalid time:\n%s", page)
 	}
+}
+
+// A range begins at the oldest exchange, and ends now.
+func TestLanesAreBoundedByTheExchanges(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s, ring, _ := traffic(t)
+	text := s.Visitor().See("/traffic?q=from:0002-01-01T00:00:00Z%20to:9000-01-01T00:00:00Z")
+	if want := fmt.Sprintf(`data-from="%d"`, ring.Oldest().UnixMilli()); !strings.Contains(text, want) {
+		t.Errorf("the lanes lack %s:\n%s", want, text)
+	}
+	if strings.Contains(text, "to%3A9000-01-01T00%3A00%3A00.000Z\" aria") {
+		t.Errorf("the lanes end in the future:\n%s", text)
+	}
+}
+
+// The lanes are rendered after a change of an exchange, a line of standard error or, with an exchange in
+// progress, of the time; not with each rendering.
+func TestLanesHaveAVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := capture.New(&capture.Options{Always: true})
+		site := page.NewSite(nil, slog.New(slog.DiscardHandler))
+		defer site.End()
+		view := screen.New(site, ring).Routes[0].View
+		version := func() string {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/traffic", http.NoBody)
+			v, err := view(site.Request(r, nil, page.RoleOperator))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := slices.IndexFunc(v.Fragments, func(f page.Fragment) bool { return f.ID == "lanes" })
+			return v.Fragments[at].Version
+		}
+		empty := version()
+		server, answer := mcp.NewServer("srv", "1", nil), make(chan struct{})
+		mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(context.Context, struct{}) (string, error) {
+			<-answer
+			return "", nil
+		})
+		c, err := mcp.Connect(t.Context(), ring.Connect(mcp.InMemory(server), "srv", ""), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var calls sync.WaitGroup
+		calls.Go(func() { _, _ = c.CallTool(t.Context(), "wait", nil) })
+		synctest.Wait()
+		begun := version()
+		if begun == empty || empty == "" {
+			t.Errorf("got %q after %q, want another version", begun, empty)
+		}
+		<-time.After(time.Second)
+		if got := version(); got != begun {
+			t.Errorf("got %q after %q, want the version of an exchange that is in progress", got, begun)
+		}
+		<-time.After(time.Second)
+		later := version()
+		if later == begun {
+			t.Errorf("got %q after two seconds", later)
+		}
+		close(answer)
+		calls.Wait()
+		if got := version(); got == later {
+			t.Errorf("got %q after the end", got)
+		}
+	})
 }

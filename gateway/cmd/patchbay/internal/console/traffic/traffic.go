@@ -188,8 +188,7 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 		fragments = append(fragments, page.Fragment{ID: x.Element, Part: "exchange", Data: x, In: "exchanges",
 			Place: page.Prepend, Version: fmt.Sprint(x.Status, x.Frames, x.End, x.Rounds, x.Method, x.Selected)})
 	}
-	p.Lanes = s.lanes(p, query)
-	fragments = append(fragments, page.Fragment{ID: "lanes", Part: "lanes", Data: p})
+	fragments = append(fragments, page.Fragment{ID: "lanes", Part: "lanes", Version: s.lanes(p, query), Data: p})
 	if selected != 0 {
 		p.Selected = s.exchangePage(selected, q)
 		if p.Selected == nil {
