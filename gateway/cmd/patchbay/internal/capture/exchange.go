@@ -97,6 +97,8 @@ type Frame struct {
 	Time time.Time `json:"time"`
 	Size int       `json:"size"` // of the text in bytes, before masking and cutting
 	Text string    `json:"text"` // at most maxFrame bytes
+
+	before int // the earlier frames of the exchange, also frames that are not held
 }
 
 // A Line is a line that a server printed, or a log message of a server.

@@ -39,16 +39,22 @@ func (r *Ring) Request(id uint64) (*Request, error) {
 		return nil, fmt.Errorf("cannot send exchange %d again: it must be a request to a server, or a call, prompt "+
 			"or resource of a caller; select such an exchange", id)
 	}
+	// The frame of a later message may contain answers of the person who sent it.
 	text := ""
-	if first := slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Message && f.Sent }); first >= 0 {
+	if first := slices.IndexFunc(frames, func(f Frame) bool { return f.Kind == Message && f.Sent }); first >= 0 &&
+		frames[0].before == 0 {
 		text = frames[first].Text
 	}
-	if rawjson.Valid([]byte(text)) != nil || stringMember([]byte(text), "method") != x.Method ||
-		strings.HasSuffix(x.Name, cutMark) {
+	if rawjson.Valid([]byte(text)) != nil || strings.HasSuffix(x.Name, cutMark) {
 		return nil, fmt.Errorf("exchange %d is recorded without its complete request: messages of at most %d bytes "+
 			"are recorded while a browser shows the console; repeat the call, or send it from Explore", id, maxFrame)
 	}
 	params, _ := rawjson.Get([]byte(text), "params")
+	_, hasAnswers := rawjson.Get(params, "inputResponses")
+	if _, hasState := rawjson.Get(params, "requestState"); hasAnswers || hasState ||
+		stringMember([]byte(text), "method") != x.Method {
+		return nil, fmt.Errorf("exchange %d begins with answers to questions: send the request from Explore", id)
+	}
 	found := &Request{Server: x.Server, Method: x.Method, Params: ownParams(params, x.Name),
 		HidesSecrets: strings.Contains(text, hidden) || strings.Contains(text, "[secret]")}
 	found.Name = partsOf(found.Params).target

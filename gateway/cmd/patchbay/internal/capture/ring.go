@@ -147,6 +147,7 @@ func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	if x == nil {
 		return
 	}
+	f.before = x.Frames
 	x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(f.Size)
 	r.frames[id] = append(r.frames[id], f)
 	r.order = append(r.order, id)

@@ -227,3 +227,32 @@ func FuzzParseQuery(f *testing.F) {
 		}
 	})
 }
+
+// A request is sent again only from its first message: a later message contains answers of a person.
+func TestAnswersAreNotSentAgain(t *testing.T) {
+	for name, o := range map[string]struct {
+		params string
+		late   bool // the first frame is not held
+	}{
+		"": {`{"name":"t"}`, false}, "first message": {`{"name":"t"}`, true},
+		"an answer": {`{"name":"t","inputResponses":{}}`, false}, "is an answer": {`{"name":"t","requestState":"x"}`, false},
+	} {
+		ring := capture.New(nil)
+		take := ring.Frames("srv")
+		send := func(params string) {
+			take(mcp.Frame{Sent: true, Message: &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "tools/call",
+				Params: json.RawMessage(params)}})
+		}
+		if o.late {
+			send(o.params)
+			question := json.RawMessage(`{"resultType":"input_required","inputRequests":{}}`)
+			take(mcp.Frame{Message: &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: question}})
+		}
+		w := ring.Watch()
+		send(o.params)
+		w.Close()
+		if _, err := ring.Request(1); (err == nil) != (name == "") || err != nil && !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
