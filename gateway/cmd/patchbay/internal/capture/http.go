@@ -41,8 +41,7 @@ func Observe(ctx context.Context, client *http.Client, newBase func() *http.Tran
 type connectionKey struct{}
 
 // An httpTransport records HTTP requests, but neither bodies nor values of headers that may be
-// secret. The exchange of the message that a request carries, or of the latest request, is its
-// cause.
+// secret. Their cause is the exchange of the message that a request carries, or the latest request.
 type httpTransport struct {
 	connection *connection
 	base       http.RoundTripper

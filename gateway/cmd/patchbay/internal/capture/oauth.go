@@ -83,8 +83,7 @@ var publicMembers = []string{"application_type", "audience", "client_assertion_t
 // request, which an error in the response may repeat.
 type loginBodies struct{ secrets []string }
 
-// authorized adds the credentials of the header Authorization to the secrets. Basic credentials contain the secret
-// URL-encoded.
+// authorized adds the credentials of the header Authorization to the secrets, also URL-decoded.
 func (b *loginBodies) authorized(req *http.Request) {
 	_, credentials, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	_, secret, _ := req.BasicAuth()
@@ -154,8 +153,7 @@ func (b *loginBodies) clean(text []byte) []byte {
 	return text
 }
 
-// received returns the public text of the body of a response. Responses to GET contain public
-// documents.
+// received returns the public text of a response body. Responses to GET are public documents.
 func (b *loginBodies) received(method string, body []byte) []byte {
 	switch {
 	case len(body) > maxLoginBody:

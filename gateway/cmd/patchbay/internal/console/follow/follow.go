@@ -157,8 +157,7 @@ func Text(c *hosting.Config, err error) string {
 	return term.Shorten(term.CleanLine(text), hosting.MaxEventShown)
 }
 
-// PrintReload prints the outcome of a reload. program names the program that some settings require
-// to restart.
+// PrintReload prints the outcome of a reload. Some settings require program to restart.
 func PrintReload(f *cmdutil.Factory, c *hosting.Config, program string, d *host.Diff, err error) {
 	if err != nil {
 		f.IO.Err.Printf("patchbay: kept the previous configuration: %s", Text(c, err))

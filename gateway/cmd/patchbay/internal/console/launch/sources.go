@@ -19,8 +19,7 @@ type Sources struct {
 }
 
 // Collect makes the host of a configuration add its log, and the log messages and printed lines of
-// its servers, to the sources. The servers add lines only if Capture is set. The host must not be
-// open.
+// its servers, to the sources, before the host is open. The servers add lines only if Capture is set.
 func Collect(c *hosting.Config) *Sources {
 	s, before := &Sources{}, c.Prepare
 	if c.Capture != nil {
@@ -35,9 +34,8 @@ func Collect(c *hosting.Config) *Sources {
 	return s
 }
 
-// AnswerAll makes the operators of the console answer the questions of the host that belong to no
-// request of a caller. Otherwise they answer only the questions of their own runs. The host must
-// not be open.
+// AnswerAll makes operators answer the questions that belong to no request of a caller, besides the
+// questions of their own runs. The host must not be open.
 func (s *Sources) AnswerAll(c *hosting.Config) {
 	before := c.Prepare
 	c.Prepare = func(o *host.Options) {
@@ -65,8 +63,7 @@ func (s *Sources) SampleWith(command string) error {
 	return nil
 }
 
-// Logger returns a logger whose records next logs and the console shows. For nil Sources it is
-// next.
+// Logger returns a logger whose records next logs and the console shows: next for nil Sources.
 func (s *Sources) Logger(next *slog.Logger) *slog.Logger {
 	if s == nil {
 		return next

@@ -107,8 +107,7 @@ type Route struct {
 	Key   string                          // opens the screen after g; "" keeps it out of the navigation
 	Order int                             // in the navigation
 	View  func(r *Request) (*View, error) // for GET
-	// Badge, if it is set, counts the items of the screen that wait for a person. Every page shows
-	// it.
+	// Badge, if it is set, counts the items that wait for a person. Every page shows the number.
 	Badge func(r *Request) (Badge, error)
 	Act   func(r *Request) (*Outcome, error) // for POST
 	// Serve writes the response, in place of View and Act. It must not write before it returns an

@@ -19,8 +19,7 @@ import (
 //go:embed templates
 var templates embed.FS
 
-// New returns the screen. ring contains the traffic for tests of a policy; nil if nothing records
-// it.
+// New returns the screen. ring contains the traffic for tests of a policy; nil without a record.
 func New(ring *capture.Ring) *page.Screen {
 	s := &screen{ring: ring}
 	routes := []*page.Route{

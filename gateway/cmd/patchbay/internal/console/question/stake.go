@@ -76,8 +76,7 @@ type Claim struct {
 	Text, Kind string // Kind is the class of a badge
 }
 
-// Claims returns the server's statements about the effect of the tool. Spec: server/tools,
-// annotations.
+// Claims returns the server's claims about the effect of the tool. Spec: server/tools, annotations.
 func (s *Stake) Claims() (all []Claim) {
 	if s.kind() != "tool" {
 		return nil
