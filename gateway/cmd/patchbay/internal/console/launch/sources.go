@@ -49,8 +49,8 @@ func (s *Sources) AnswerAll(c *hosting.Config) {
 // Questions returns the desk with the questions, for a console without a host.
 func (s *Sources) Questions() *question.Desk { return &s.questions }
 
-// SampleWith lets persons answer sampling requests with a command, whose answer they see first. An empty
-// command changes nothing.
+// SampleWith lets persons answer sampling requests with a command, unless the command is empty. A
+// person sees the answer of the command before it is sent.
 func (s *Sources) SampleWith(command string) error {
 	if command == "" {
 		return nil
