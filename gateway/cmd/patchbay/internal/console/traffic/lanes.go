@@ -26,7 +26,8 @@ var hops = []capture.Hop{capture.Downstream, capture.Upstream, capture.HTTP, cap
 // rangeTerms are the terms of a filter that select a range of time.
 var rangeTerms = regexp.MustCompile(`(^|\s)(from|to):\S+`)
 
-// lanes sets the chart of the exchanges that a page lists, if any, and returns the version of the chart: while an exchange is in progress, the version changes every trafficEvery.
+// lanes sets the chart of the exchanges that a page lists, if any, and returns the version of the
+// chart. While an exchange is in progress, the version changes every trafficEvery.
 func (s screen) lanes(p *trafficPage, query *capture.Query) (version string) {
 	hash, now := fnv.New64a(), time.Now()
 	lanes := make([]chart.Lane, len(hops))
