@@ -73,9 +73,9 @@ func (r *adminRequest) checkGrant(s *KeyStore, k *Key) error {
 	if k.Console != "" || !isOwn && slices.ContainsFunc(all, func(o Key) bool {
 		return o.Console != "" && o.Subject == subject
 	}) {
-		return problemf(http.StatusForbidden, "console_key", "the key of %q would open the console, or belong to another "+
-			"person who uses the console: create the key on the machine of the gateway, such as with \"patchbay gateway "+
-			"keys new %s --console operator\"", subject, k.Name)
+		return problemf(http.StatusForbidden, "console_key", "the key of %q would open the console, or belong to "+
+			"another person who uses the console: create the key on the machine of the gateway, such as with "+
+			"\"patchbay gateway keys new %s --console operator\"", subject, k.Name)
 	}
 	return err
 }

@@ -112,7 +112,8 @@ func TestAdminClientOfPrincipalGrantsNoConsole(t *testing.T) {
 		}
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
-		if err != nil || res.StatusCode != c.want || c.want == 403 && !strings.Contains(string(text), "--console operator") {
+		if err != nil || res.StatusCode != c.want ||
+			c.want == 403 && !strings.Contains(string(text), "--console operator") {
 			t.Errorf("%v creates %s: got %d, %s, %v", c.p, c.key, res.StatusCode, text, err)
 		}
 	}

@@ -81,7 +81,7 @@ func TestFailingServersOpenTheDoctor(t *testing.T) {
 		}
 	})
 	v := s.Visitor()
-	_, _ = v.Send(http.MethodPost, "/servers/restart", url.Values{"server": {"broken"}}) //nolint:bodyclose // closed
+	_, _ = v.Send(http.MethodPost, "/servers/restart", url.Values{"server": {"broken"}})
 	v.Await("/server?server=broken", "install broken")
 	v.Await("/explore?server=broken", "install broken")
 	v.Await("/server?server=broken", "Copy report")
@@ -151,14 +151,13 @@ func TestDoctorLogsTheLocalUserIn(t *testing.T) {
 	})
 	see := func(person ...string) func() string {
 		return func() string {
-			//nolint:bodyclose // Send closes the body
 			_, text := s.Send(s.Stranger(), http.MethodGet, "/doctor?server=fs", nil, person...)
 			return text
 		}
 	}
 	run := func(login string, person ...string) int {
 		form := url.Values{"server": {"fs"}, "login": {login}}
-		res, _ := s.Send(s.Stranger(), http.MethodPost, "/doctor/run", form, person...) //nolint:bodyclose // closed
+		res, _ := s.Send(s.Stranger(), http.MethodPost, "/doctor/run", form, person...)
 		return res.StatusCode
 	}
 	run("")

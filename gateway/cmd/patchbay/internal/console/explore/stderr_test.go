@@ -56,13 +56,11 @@ func TestStandardErrorIsForOperatorsWhoMayConnect(t *testing.T) {
 	})
 	see := func(path, who string) func() string {
 		return func() string {
-			//nolint:bodyclose // Send closes the body
 			_, text := s.Send(s.Stranger(), http.MethodGet, path+"?server=broken", nil, "X-Person", who)
 			return text
 		}
 	}
 	broken := url.Values{"server": {"broken"}}
-	//nolint:bodyclose // Send closes the body
 	s.Send(s.Stranger(), http.MethodPost, "/servers/restart", broken, "X-Person", "ann operator")
 	consoletest.Await(t, `id="examination" class="card"`, see("/server", "bob viewer"))
 	check := func(path, who, text string) {
