@@ -197,8 +197,8 @@ func visitGateway(t *testing.T, browser context.Context, see func(p *watchedTab,
 	if err := <-call; err != nil {
 		t.Errorf("the approved call: %v", err)
 	}
-	p.open(g.base + "/inbox")
-	p.waitFor("the decision", exists("#inbox-decided tr td")+" && "+settled)
+	// The form opens the Inbox again.
+	p.waitFor("the decision", `location.pathname === "/inbox" && `+exists("#inbox-decided tr td")+" && "+settled)
 	see(p, "inbox-decided")
 	const links = `[...document.querySelectorAll("nav[aria-label='Screens'] a")].map((a) => a.pathname).join("\n")`
 	for _, path := range strings.Fields(p.read(chromedp.Evaluate[string](links))) {
