@@ -193,12 +193,31 @@ func (p *tab) screenshotIn(dir, name string, screens []screen) {
 			p.t.Errorf("page %s scrolls horizontally on a %s", name, s.name)
 		}
 		p.do("scroll to the top", chromedp.Evaluate[chromedp.Void](`scrollTo(0, 0)`))
-		picture := must(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
+		picture := p.capture()
 		if err := os.WriteFile(filepath.Join(dir, name+"-"+s.name+".png"), picture, 0o600); err != nil {
 			p.t.Fatal(err)
 		}
 	}
 	p.do("restore the viewport", chromedp.EmulateReset())
+}
+
+// captureLimit bounds a screenshot, which takes less than a second. Chromium sometimes does not respond to
+// the request, and responds when it is repeated.
+const captureLimit = time.Minute
+
+// capture returns a screenshot of the whole page.
+func (p *tab) capture() []byte {
+	p.t.Helper()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(p.ctx, captureLimit)
+		picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+		cancel()
+		if err == nil {
+			return picture
+		}
+		p.t.Logf("screenshot: %v", err)
+	}
+	return must(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
 }
 
 // showOn shows the page on a screen.
