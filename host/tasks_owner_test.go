@@ -291,8 +291,10 @@ func TestTaskList(t *testing.T) {
 func TestQuestionOfTaskBesideCall(t *testing.T) {
 	forEachTaskPair(t, func(t *testing.T, up, down mcptest.Combination) {
 		s := newTaskServer(t, "a")
+		started, release := make(chan struct{}), make(chan struct{})
 		mcp.AddTool(s.Server, &mcp.Tool{Name: "slow"}, func(ctx context.Context, _ struct{}) (string, error) {
-			time.Sleep(30 * time.Second)
+			close(started)
+			<-release
 			return "slow", nil
 		})
 		h := openTaskHost(t, map[string]mcp.Handler{"a": s}, up, `{"servers":{"a":{"share":"shared"}}}`)
@@ -303,12 +305,13 @@ func TestQuestionOfTaskBesideCall(t *testing.T) {
 			}})
 		var wait sync.WaitGroup
 		defer wait.Wait()
+		defer close(release)
 		wait.Go(func() {
 			if got, err := mcp.CallTool[string](t.Context(), bob, "a__slow", nil); err != nil || got != "slow" {
 				t.Errorf("got %q, %v", got, err)
 			}
 		})
-		time.Sleep(time.Second)
+		<-started
 		ada := mcptest.Dial(t, h.For(person("ada")), down, answering())
 		wantResult(t, start(t, ada, "a__meet"), "a true true")
 	})
