@@ -19,8 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// known describes a task that a call created or that its caller asked about. The lock of the table
-// guards the fields.
+// known is a task that a call created or that its caller asked about. The table's lock guards it.
 type known struct {
 	status.Task
 	ref    Ref
@@ -66,8 +65,7 @@ func questionOf(requests []byte) string {
 	return ""
 }
 
-// shortened returns the beginning of a text of a server. The table may store the text for a long
-// time.
+// shortened returns the beginning of a text of a server, which the table may store for a long time.
 func shortened(text string) string {
 	const most = 500
 	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
@@ -107,6 +105,9 @@ func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _
 	t.mu.Lock()
 	all := t.all()
 	n := slices.IndexFunc(all, func(k *known) bool { return k.ID == id })
+	if n >= 0 {
+		now = all[n].Task
+	}
 	t.mu.Unlock()
 	if n < 0 {
 		return now, nil, operator.ErrNoTask
@@ -117,7 +118,7 @@ func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _
 		return now, nil, operator.ErrNoTask
 	}
 	if method == MethodGet && about.Kept == "" && !about.IsConnected() {
-		return all[n].Task, nil, nil
+		return now, nil, nil
 	}
 	send := func(method string) (raw mcp.RawResult, err error) {
 		req, err := mcp.NewRequest(&jsonrpc.Message{Method: method, Params: []byte(`{"_meta":{"` +
