@@ -72,8 +72,7 @@ type task struct {
 	status.Task
 	Caller struct{ Subject, Issuer string } `json:"caller"`
 	Result json.RawMessage                  `json:"result"`
-
-	Role page.Role
+	Role   page.Role
 }
 
 // Element returns the id of the row.
@@ -193,10 +192,19 @@ func (s *screen) ask(ids []string) {
 // A resultPage is the data of templates/result.html.
 type resultPage struct {
 	*task
-	Parts []part
-	JSON  string
-	Cut   bool // JSON contains only the beginning
-	Size  string
+	Parts   []part
+	JSON    string
+	Cut     bool // JSON contains only the beginning
+	Size    string
+	Content struct { // the parts of a result, or of a JSON-RPC error
+		IsError bool
+		Code    int
+		Message string
+		Content []struct {
+			Type, Text, Name, URI, MIMEType, Data string
+			Resource                              struct{ URI, MIMEType, Text string }
+		}
+	}
 }
 
 // A part is a content block of the result.
@@ -208,22 +216,15 @@ func (s *screen) result(r *page.Request) (*page.View, error) {
 	if err := r.Post("/tasks/"+url.PathEscape(r.URL.Query().Get("task"))+":result", nil, p.task); err != nil {
 		return nil, err
 	}
-	var content struct {
-		Content []struct {
-			Type, Text, Name, URI, MIMEType string
-			Data                            []byte
-			Resource                        struct{ URI, MIMEType, Text string }
-		}
-	}
 	if len(p.Result) <= maxShown {
-		_ = json.Unmarshal(p.Result, &content) // after an error, the page shows only the JSON
+		_ = json.Unmarshal(p.Result, &p.Content) // after an error, the page shows only the JSON
 	}
-	for _, c := range content.Content {
-		shown := part{c.Type, cmp.Or(c.Text, c.Resource.Text, strings.TrimSpace(c.Name+" "+c.URI+c.Resource.URI))}
-		if len(c.Data) > 0 {
-			shown.Text = c.MIMEType + ", " + term.FormatBytes(len(c.Data))
+	for _, c := range p.Content.Content {
+		text := cmp.Or(c.Text, c.Resource.Text, strings.TrimSpace(c.Name+" "+c.URI+c.Resource.URI))
+		if c.Data != "" {
+			text = c.MIMEType + ", " + term.FormatBytes(len(c.Data)*3/4) // Base64
 		}
-		p.Parts = append(p.Parts, shown)
+		p.Parts = append(p.Parts, part{c.Type, text})
 	}
 	p.JSON, p.Size = page.Indent(p.Result), term.FormatBytes(len(p.Result))
 	if p.Cut = len(p.JSON) > maxShown; p.Cut {
@@ -243,6 +244,5 @@ func (s *screen) cancel(r *page.Request) (*page.Outcome, error) {
 		return nil, err
 	}
 	s.site.Changed()
-	message := "The server was asked to end " + t.Tool + ": it is " + t.Words() + "."
-	return &page.Outcome{Location: "/tasks", Message: message}, nil
+	return &page.Outcome{Location: "/tasks", Message: "Asked to end " + t.Tool + ". Status: " + t.Words()}, nil
 }

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -42,6 +43,9 @@ func newSite(t *testing.T, role page.Role) (s *consoletest.Site, start func(tool
 	})
 	tasks.AddTool(ts, &mcp.Tool{Name: "build"}, nil, func(context.Context, struct{}) (string, error) {
 		return "built <all>", nil
+	})
+	tasks.AddTool(ts, &mcp.Tool{Name: "fail"}, nil, func(context.Context, struct{}) (string, error) {
+		return "", errors.New("no <disk>")
 	})
 	g, h := consoletest.Gateway(t, `{"mcpServers": {"jobs": {"command": "x"}}}`,
 		map[string]*mcp.Server{"jobs": jobs}, nil)
@@ -103,7 +107,18 @@ func TestOperatorCancelsTasksAndReadsResults(t *testing.T) {
 	}
 	start("build")
 	link := regexp.MustCompile(`href="(/tasks/result[^"]+)"`).FindStringSubmatch(v.Await("/tasks", "/tasks/result"))
-	if text = v.See(link[1]); !strings.Contains(text, "built &lt;all&gt;") || !strings.Contains(text, "completed") {
+	if text = v.See(link[1]); !strings.Contains(text, "built &lt;all&gt;") || !strings.Contains(text, "completed") ||
+		strings.Contains(text, "reports an error") {
+		t.Errorf("got the result %s", text)
+	}
+	start("fail")
+	const ofFail = `Result<span class="away"> of fail`
+	link = regexp.MustCompile(`href="(/tasks/result[^"]+)">` + ofFail).FindStringSubmatch(v.Await("/tasks", ofFail))
+	if link == nil {
+		t.Fatal("the list has no link to the result of the tool that fails")
+	}
+	if text = v.See(link[1]); !strings.Contains(text, "The tool reports an error") ||
+		!strings.Contains(text, "no &lt;disk&gt;") {
 		t.Errorf("got the result %s", text)
 	}
 }
