@@ -1,6 +1,7 @@
 package apps
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -84,6 +85,9 @@ type ModelContext struct {
 const (
 	// maxMessage limits one message. Arguments of tools may contain an image.
 	maxMessage = 4 << 20
+	// maxDepth limits the nested containers of one message, as package jsonrpc does for messages of
+	// servers. The limit bounds the stack of recursive readers.
+	maxDepth = 64
 	// maxCalls limits the requests of one page that are handled at the same time.
 	maxCalls = 16
 	// maxNotifications limits the notifications and malformed messages of one page in one second.
@@ -122,9 +126,9 @@ type Bridge struct {
 	loaded   bool              // the document was sent
 	shown    shown
 	lastID   int
-	pending  map[string]chan message               // requests to the page
-	calls    map[*context.CancelCauseFunc]struct{} // requests of the page
-	unloaded bool                                  // Teardown was called
+	pending  map[string]chan message             // requests to the page
+	calls    map[*context.CancelCauseFunc]string // the ids of the page's requests
+	unloaded bool                                // Teardown was called
 	app      App
 	appTools map[string]*mcp.Tool // as listed last
 	appNews  bool                 // AppToolsChanged was called since the tools were listed
@@ -158,7 +162,7 @@ func (h *Host) Bridge(p *Page, opts *BridgeOptions) *Bridge {
 		panic("apps: Bridge: the page or BridgeOptions.Send is nil")
 	}
 	b := &Bridge{host: h, page: p, opts: *opts, log: h.opts.Logger.With("page", p.URI),
-		calls: map[*context.CancelCauseFunc]struct{}{}, pending: map[string]chan message{}}
+		calls: map[*context.CancelCauseFunc]string{}, pending: map[string]chan message{}}
 	b.opts.Info.Name = cmp.Or(b.opts.Info.Name, "mcp-host")
 	b.opts.Info.Version = cmp.Or(b.opts.Info.Version, "unknown")
 	if opts.Context != nil {
@@ -189,7 +193,8 @@ type outgoing struct {
 
 // Handle handles one message of the page. It returns the response to post back, or nil if no
 // response is due. It waits for the tool and the user: call it in a goroutine for each message.
-// When ctx ends, or [Bridge.Teardown] is called, the request is cancelled.
+// When ctx ends, or [Bridge.Teardown] is called, the request is cancelled. A request that the page
+// cancels gets no response; a cancellation that overtakes its request has no effect.
 //
 // raw may be anything. The page gets an error for a message that violates the protocol, and for a
 // request while 16 others are being handled. Of the notifications and malformed messages of a
@@ -202,6 +207,11 @@ func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessag
 	switch {
 	case bad != nil:
 		b.log.WarnContext(ctx, "apps: malformed message from a page", "error", bad)
+		if m.Method == "" && (m.Result != nil || m.Error != nil) {
+			m.Error, _ = jsonv2.Marshal(bad)
+			b.handleResponse(m) // of a request that would wait for nothing
+			return nil
+		}
 		return encodeResponse(m.ID, nil, bad)
 	case m.Method == "":
 		b.handleResponse(m)
@@ -210,7 +220,7 @@ func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessag
 		b.handleNotification(ctx, m)
 		return nil
 	}
-	ctx, done, err := b.startCall(ctx)
+	ctx, done, err := b.startCall(ctx, m.ID)
 	if err != nil {
 		return encodeResponse(m.ID, nil, err)
 	}
@@ -218,7 +228,10 @@ func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessag
 	result, err := b.request(ctx, m)
 	b.logRequest(ctx, m, err)
 	if err == nil {
-		err = checkUnloaded(ctx)
+		err = checkEnded(ctx)
+	}
+	if errors.Is(context.Cause(ctx), errCancelled) {
+		return nil
 	}
 	return encodeResponse(m.ID, result, err)
 }
@@ -242,9 +255,9 @@ func (b *Bridge) admit(ctx context.Context) bool {
 	return true
 }
 
-// startCall returns the context of a request of the page, which ends when the page is torn down.
-// The caller calls done when the request is handled.
-func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done func(), err error) {
+// startCall returns the context of a request of the page, which ends when the page cancels the
+// request or is torn down. The caller calls done when the request is handled.
+func (b *Bridge) startCall(parent context.Context, id json.RawMessage) (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,7 +268,7 @@ func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done fu
 	if b.unloaded {
 		cancel(errUnloaded)
 	}
-	b.calls[&cancel] = struct{}{}
+	b.calls[&cancel] = string(id)
 	return ctx, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -264,9 +277,13 @@ func (b *Bridge) startCall(parent context.Context) (ctx context.Context, done fu
 	}, nil
 }
 
-func checkUnloaded(ctx context.Context) error {
-	if errors.Is(context.Cause(ctx), errUnloaded) {
-		return refusal(errUnloaded)
+// errCancelled is the cause of the end of a request that the page cancels.
+var errCancelled = errors.New("apps: the page cancelled the request")
+
+// checkEnded returns an error if the page cancelled the request or was torn down.
+func checkEnded(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errUnloaded) || errors.Is(cause, errCancelled) {
+		return refusal(cause)
 	}
 	return nil
 }
@@ -277,7 +294,8 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	if len(raw) > maxMessage {
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has %d bytes, the limit is %d", len(raw), maxMessage)
 	}
-	if !jsontext.Value(raw).IsValid() { // jsontext limits the depth
+	deep := isDeep(raw)
+	if !deep && !jsontext.Value(raw).IsValid() {
 		return m, mcp.Errorf(jsonrpc.CodeParseError, "the message is not JSON")
 	}
 	if err := jsonv2.Unmarshal(raw, &m); err != nil {
@@ -286,6 +304,9 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	if !isID(m.ID) {
 		m.ID = nil
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the id is neither a short string nor an integer")
+	}
+	if deep {
+		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has more than %d levels", maxDepth)
 	}
 	switch response := m.Result != nil || m.Error != nil; {
 	case m.JSONRPC != "2.0":
@@ -296,6 +317,17 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 		return m, mcp.Errorf(mcp.CodeInvalidParams, "params is not an object")
 	}
 	return m, nil
+}
+
+// isDeep reports whether more than maxDepth containers of a JSON text are nested.
+func isDeep(text []byte) bool {
+	d := jsontext.NewDecoder(bytes.NewBuffer(text))
+	for d.StackDepth() <= maxDepth {
+		if _, err := d.ReadToken(); err != nil {
+			return false // the end of the text, or of the valid part of it
+		}
+	}
+	return true
 }
 
 func isID(raw json.RawMessage) bool {

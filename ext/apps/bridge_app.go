@@ -30,6 +30,8 @@ const (
 	maxAppPages = 8                // of a list, because pages may be empty
 	appTimeout  = 30 * time.Second // for a response, as the specification recommends
 	maxAppText  = 128              // the name and version of a page, and the name of a tool
+	// cancelTimeout bounds the sending of a cancellation, for which its caller waits.
+	cancelTimeout = time.Second
 )
 
 // App returns the description that the page sent in ui/initialize. The App is empty before
@@ -179,6 +181,9 @@ func (b *Bridge) ask(ctx context.Context, method string, params any) (m message,
 		}
 		return m, nil
 	case <-ctx.Done():
+		if method != methodTeardown { // after Teardown the frame is removed
+			b.withdraw(ctx, out.ID)
+		}
 		return m, context.Cause(ctx)
 	}
 }

@@ -119,11 +119,12 @@ func TestHostilePagesOfferTools(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
 			f := open(t, c, logger(t), nil)
-			requests := 0
+			requests, began := 0, time.Now()
 			f.offerTools(func(string, json.RawMessage) string { requests++; return answer })
 			tools, err := f.bridge.AppTools(t.Context())
-			if len(tools) > 1 || requests > 8 {
-				t.Errorf("%s: %d tools after %d requests, %v", what, len(tools), requests, err)
+			if len(tools) > 1 || requests > 8 || time.Since(began) > 0 {
+				t.Errorf("%s: %d tools after %d requests and %v, %v", what, len(tools), requests, time.Since(began),
+					err)
 			}
 			synctest.Wait()
 			if err := c.Close(); err != nil {
@@ -150,6 +151,9 @@ func TestCallsOfPagesEnd(t *testing.T) {
 		if _, err := f.bridge.CallAppTool(t.Context(), "move", nil); err == nil || time.Since(began) != 30*time.Second {
 			t.Errorf("a call without an answer ended after %v: %v, want an error after 30s", time.Since(began), err)
 		}
+		sent := f.got()
+		wantJSON(t, "the cancellation", json.RawMessage(sent[len(sent)-1]),
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"host-2"}}`)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := f.bridge.CallAppTool(t.Context(), "move", nil)

@@ -20,6 +20,8 @@ func (b *Bridge) handleNotification(ctx context.Context, m message) {
 		err = b.setReady(ctx)
 	case "ui/notifications/sandbox-proxy-ready":
 		err = b.sendDocument(ctx)
+	case "notifications/cancelled":
+		b.cancelCall(m.Params)
 	case "notifications/tools/list_changed":
 		b.appToolsChanged()
 	case "ui/notifications/request-teardown":
@@ -76,6 +78,41 @@ func (b *Bridge) sendDocument(ctx context.Context) error {
 		return errors.New("the document has been sent already")
 	}
 	return b.send(ctx, raw)
+}
+
+// cancelCall ends the request with the id that the page names. The ids are compared as text: the
+// same program wrote both. Spec: basic/utilities/cancellation (2025-11-25).
+func (b *Bridge) cancelCall(raw json.RawMessage) {
+	var p cancelled
+	if params(raw, &p) != nil || p.RequestID == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for end, id := range b.calls {
+		if id == string(p.RequestID) {
+			(*end)(errCancelled)
+		}
+	}
+}
+
+// cancelled is the params of notifications/cancelled in both directions. The reason of a page is
+// not shown, and the page is not sent an error of the host.
+type cancelled struct {
+	RequestID json.RawMessage `json:"requestId"`
+}
+
+// withdraw notifies the page that the host does not wait for a response any longer. ctx has ended.
+func (b *Bridge) withdraw(ctx context.Context, id json.RawMessage) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer cancel()
+	raw, err := notification("notifications/cancelled", &cancelled{id})
+	if err == nil {
+		err = b.send(ctx, raw)
+	}
+	if err != nil {
+		b.log.WarnContext(ctx, "apps: a cancellation could not be sent to a page", "error", err)
+	}
 }
 
 func (b *Bridge) appToolsChanged() {

@@ -205,7 +205,7 @@ func (b *Bridge) callTool(ctx context.Context, p requestParams) (json.RawMessage
 	if t == nil || !forApp(t) {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "unknown tool, or not for views: %.128q", p.Name)
 	}
-	if err := cmp.Or(refusal(b.opts.AllowTool(ctx, t, p.Arguments)), checkUnloaded(ctx)); err != nil {
+	if err := cmp.Or(refusal(b.opts.AllowTool(ctx, t, p.Arguments)), checkEnded(ctx)); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.CallTool(ctx, p.Name, p.Arguments)
@@ -224,7 +224,7 @@ func (b *Bridge) readResource(ctx context.Context, p requestParams) (json.RawMes
 	if p.URI == "" || len(p.URI) > maxURI {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "want uri, with 1 to %d bytes", maxURI)
 	}
-	if err := cmp.Or(refusal(b.opts.AllowRead(ctx, p.URI)), checkUnloaded(ctx)); err != nil {
+	if err := cmp.Or(refusal(b.opts.AllowRead(ctx, p.URI)), checkEnded(ctx)); err != nil {
 		return nil, err
 	}
 	res, err := b.host.client.ReadResource(ctx, p.URI)

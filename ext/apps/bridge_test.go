@@ -97,6 +97,8 @@ func (f *testFrame) handshake() {
 	}
 }
 
+var empty = json.RawMessage("{}")
+
 func allow(context.Context, *mcp.Tool, json.RawMessage) error { return nil }
 
 // Requirement: UI-05
@@ -160,7 +162,9 @@ func TestHostCapabilities(t *testing.T) {
 		"hostCapabilities":{"logging":{},`+sandbox+`},"hostContext":{}}`)
 	f = open(t, c, logger(t), &apps.BridgeOptions{
 		Info: mcp.Implementation{Name: "host", Version: "2"},
-		Context: &apps.Context{Theme: "dark", DisplayMode: apps.DisplayInline,
+		Context: &apps.Context{
+			ToolInfo: &apps.ToolInfo{ID: jsonrpc.IntID(3), Tool: &mcp.Tool{Name: "time", InputSchema: empty}},
+			Theme:    "dark", DisplayMode: apps.DisplayInline,
 			ContainerDimensions: &apps.Dimensions{Width: 400, MaxHeight: 600}, Locale: "en-US"},
 		AllowTool: allow, AllowRead: func(context.Context, string) error { return nil },
 		OpenLink: func(context.Context, string) error { return nil },
@@ -168,7 +172,9 @@ func TestHostCapabilities(t *testing.T) {
 	got, _ = f.request("ui/initialize", `{"appCapabilities":{}}`)
 	wantJSON(t, "capabilities with options", got, `{"protocolVersion":"2026-01-26","hostInfo":{"name":"host","version":"2"},
 		"hostCapabilities":{"logging":{},"serverTools":{},"serverResources":{},"openLinks":{},`+sandbox+`},
-		"hostContext":{"theme":"dark","displayMode":"inline","containerDimensions":{"width":400,"maxHeight":600},"locale":"en-US"}}`)
+		"hostContext":{"toolInfo":{"id":3,"tool":{"name":"time","inputSchema":{}}},"theme":"dark",
+			"displayMode":"inline",
+			"containerDimensions":{"width":400,"maxHeight":600},"locale":"en-US"}}`)
 }
 
 func TestMalformedMessages(t *testing.T) {
@@ -194,6 +200,8 @@ func TestMalformedMessages(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`:                    jsonrpc.CodeParseError,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + "\xff" + `"}}`:          jsonrpc.CodeParseError,
 		`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`:                                       jsonrpc.CodeParseError,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + nested(64) + `}`:              mcp.CodeInvalidRequest,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + nested(20_000) + `}`:          mcp.CodeInvalidRequest,
 		`{"jsonrpc":"2.0","id":1,"method":"ping","x":"` + strings.Repeat("x", 4<<20) + `"}`: mcp.CodeInvalidRequest,
 	} {
 		var a struct {
@@ -207,6 +215,25 @@ func TestMalformedMessages(t *testing.T) {
 	}
 	if a := f.send(`{"jsonrpc":"2.0","id":"host-1","result":{}}`); a != nil {
 		t.Errorf("a response without a request got the response %s", a)
+	}
+}
+
+// nested returns an object of nested objects.
+func nested(levels int) string {
+	return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
+}
+
+func TestDeepMessagesAreRefusedWithTheirID(t *testing.T) {
+	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))
+	f := open(t, c, logger(t), nil)
+	if a, code := f.request("ping", nested(63)); code != 0 {
+		t.Errorf("64 levels: %s, error %d", a, code)
+	}
+	if a, code := f.request("ping", nested(64)); code != mcp.CodeInvalidRequest {
+		t.Errorf("65 levels: %s, error %d, want invalid request", a, code)
+	}
+	if a, code := f.request("ping", `{"x":"`+strings.Repeat("[{", 100)+`"}`); code != 0 {
+		t.Errorf("brackets in a string: %s, error %d", a, code)
 	}
 }
 

@@ -1,6 +1,9 @@
 package apps
 
-import "github.com/patchbay-mcp/patchbay/mcp"
+import (
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
 
 // A Context describes the host to a page. Zero fields are not sent.
 //
@@ -34,7 +37,9 @@ type Context struct {
 
 // ToolInfo describes the tool call whose result a page shows.
 type ToolInfo struct {
-	Tool *mcp.Tool `json:"tool"`
+	// ID is the id of the request tools/call that the host sent. The zero ID is not sent.
+	ID   jsonrpc.ID `json:"id,omitzero"`
+	Tool *mcp.Tool  `json:"tool"`
 }
 
 // Styles are a host's colours, fonts and borders.

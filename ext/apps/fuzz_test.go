@@ -117,7 +117,8 @@ func FuzzReadyBridge(f *testing.F) {
 		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
 		`{"jsonrpc":"2.0","method":"ui/notifications/request-teardown"}`,
 		`{"jsonrpc":"2.0","id":"host-1","result":{"tools":[` + moveTool + `]}}`,
-		`{"jsonrpc":"2.0","id":"host-1","error":{}}`,
+		`{"jsonrpc":"2.0","id":"host-1","error":{}}`, `{"jsonrpc":"2.0","id":"host-1","result":` + nested(64) + `}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0,"reason":"late"}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -173,7 +174,9 @@ func FuzzReadyBridge(f *testing.F) {
 func FuzzBridge(f *testing.F) {
 	for _, seed := range []string{`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"t"}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{"availableDisplayModes":["pip"]}}}`,
-		`{"jsonrpc":"2.0","method":"ui/notifications/size-changed","params":{"width":1}}`, `{"jsonrpc":"2.0","id":1,"result":null}`, `[]`} {
+		`{"jsonrpc":"2.0","method":"ui/notifications/size-changed","params":{"width":1}}`,
+		`{"jsonrpc":"2.0","id":1,"result":null}`, `[]`,
+		`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + nested(63) + `}`, nested(65), strings.Repeat("[", 70)} {
 		f.Add([]byte(seed))
 	}
 	quiet := slog.New(slog.DiscardHandler)
@@ -199,5 +202,27 @@ func FuzzBridge(f *testing.F) {
 			(answer.Result == nil) == (answer.Error == nil) {
 			t.Errorf("%q: response %s", message, a)
 		}
+		if n := levels(message); answer.Error == nil && n > 64 {
+			t.Errorf("%q: %d levels were accepted: %s", message, n, a)
+		}
 	})
+}
+
+// levels returns how deep the containers of valid JSON are nested.
+func levels(text []byte) (most int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '{' || c == '['):
+			depth++
+		case !quoted && (c == '}' || c == ']'):
+			depth--
+		}
+		most = max(most, depth)
+	}
+	return most
 }
