@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -62,7 +63,8 @@ type Options struct {
 
 // A Call is a call of a tool with a view.
 type Call struct {
-	Run       int // the ID in Explore
+	Run       int        // the ID in Explore
+	ID        jsonrpc.ID // of the request tools/call
 	Server    string
 	Tool      string
 	Principal *mcp.Principal

@@ -186,7 +186,8 @@ func TestAppsTalkAndWaitForThePerson(t *testing.T) {
 		t.Errorf("the document again: status %d, want 410", res.StatusCode)
 	}
 	v.post(`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{}}}`)
-	if got := next(); !strings.Contains(got, `"serverTools"`) {
+	if got := next(); !strings.Contains(got, `"serverTools"`) ||
+		!regexp.MustCompile(`"toolInfo":\{"id":[1-9]\d*,"tool":\{"name":"time"`).MatchString(got) {
 		t.Errorf("the response to ui/initialize: %s", got)
 	}
 	v.post(`{"jsonrpc":"2.0","method":"ui/notifications/initialized"}`)
@@ -225,6 +226,27 @@ func TestAppsTalkAndWaitForThePerson(t *testing.T) {
 	}
 	v.post("not JSON", `{"jsonrpc":"2.0","id":"x","method":"ui/nothing"}`)
 	v.Await(at, "ui/nothing")
+}
+
+// A page that cancels its request withdraws the question of the person.
+func TestAppsCancelTheirRequests(t *testing.T) {
+	v := newViewer(t, nil)
+	next := v.open()
+	v.post(`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{}}}`)
+	next()
+	v.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"time"}}`)
+	at := "/apps?load=" + v.load
+	id := v.question(at, "call the tool time")
+	v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	v.Await("/inbox", "Nothing waits for a decision")
+	form := url.Values{"question": {id}, "action": {"accept"}}
+	if res, text := v.Send(http.MethodPost, "/inbox/answer", form); res.StatusCode != http.StatusConflict {
+		t.Errorf("an answer after the cancellation: status %d, %s", res.StatusCode, text)
+	}
+	v.post(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	if got := next(); !strings.Contains(got, `"id":3`) {
+		t.Errorf("after the cancellation got %s, want the response to the next request only", got)
+	}
 }
 
 func TestAppsOfferFilesAndEnd(t *testing.T) {

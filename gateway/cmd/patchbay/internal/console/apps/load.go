@@ -160,7 +160,7 @@ func (l *load) tool(ctx context.Context) *apps.ToolInfo {
 			return nil
 		}
 		if t.Name == l.Call.Tool {
-			return &apps.ToolInfo{Tool: t}
+			return &apps.ToolInfo{ID: l.Call.ID, Tool: t}
 		}
 	}
 	return nil

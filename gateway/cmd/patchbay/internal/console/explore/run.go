@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -76,6 +77,7 @@ type run struct {
 	mu    sync.Mutex // guards the fields below
 	state runState
 	raw   stdjson.RawMessage // the last result
+	sent  jsonrpc.ID         // of the last request for the view of its tool
 }
 
 // A runState is the content of a run in a page. Its slices must not be changed.
@@ -121,8 +123,8 @@ func (r *run) execute(ctx context.Context) {
 	result, err := r.send(ctx)
 	hasApp := r.opts.App != nil && r.Item.view && result != nil
 	if hasApp {
-		r.opts.App(&apps.Call{Run: r.ID, Server: r.Server, Tool: r.Item.Name, Principal: r.principal, Input: r.Input,
-			Result: r.result(), Link: r.place().URL()})
+		r.opts.App(&apps.Call{Run: r.ID, ID: r.sentID(), Server: r.Server, Tool: r.Item.Name, Principal: r.principal,
+			Input: r.Input, Result: r.result(), Link: r.place().URL()})
 	}
 	r.update(func(s *runState) {
 		s.Ended, s.Result, s.Phase, s.App = time.Now(), result, runDone, hasApp
@@ -157,6 +159,9 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	}
 	if r.opts.App != nil && r.Item.view {
 		opts = mcpapps.Declare(opts) // the result may be meant for the view
+		if r.Pinned == "" {          // the transports of Dial have a function that records the traffic
+			transport = mcp.Trace(transport, r.trace)
+		}
 	}
 	client, err := mcp.Connect(starting, transport, opts)
 	if err != nil {
@@ -237,6 +242,21 @@ func (r *run) observe(next mcp.Handler) mcp.Handler {
 		}
 		return res, err
 	})
+}
+
+// trace keeps the id of the call for the host context of its app.
+func (r *run) trace(f mcp.Frame) {
+	if f.Sent && f.Message != nil && f.Message.Method == r.Item.method() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.sent = f.Message.ID
+	}
+}
+
+func (r *run) sentID() jsonrpc.ID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent
 }
 
 // result returns the exact result, or nil.
