@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/storetest"
 )
 
 func streamKey(n int) mcphttp.StreamKey {
@@ -245,4 +246,11 @@ func TestMemoryEvents_PrincipalsHaveShares(t *testing.T) {
 	if got, err := countEvents(store, honest, 0); got != 10 || err != nil {
 		t.Errorf("after the events of six principals: got %d, %v; want 10 events", got, err)
 	}
+}
+
+func TestMemoryEventsConform(t *testing.T) {
+	storetest.RunEvents(t, func(*testing.T) (a, b mcphttp.EventStore) {
+		s := mcphttp.NewMemoryEvents()
+		return s, s
+	})
 }

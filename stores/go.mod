@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/patchbay-mcp/patchbay v0.0.0
+	github.com/redis/rueidis v1.0.79
 	go.etcd.io/bbolt v1.5.0
 )
 
@@ -13,7 +14,7 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
-	golang.org/x/sys v0.45.0 // indirect
-	golang.org/x/text v0.14.0 // indirect
 )

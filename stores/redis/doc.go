@@ -1,0 +1,32 @@
+// Package redis contains stores in Redis or Valkey for servers that run as several processes: events of
+// sessions for resumption, request state and its single use.
+//
+//	store, err := redis.Open(ctx, url, opts)
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	sessions := mcphttp.SessionOptions{Events: store.Events()}
+//	handler := mcphttp.NewHandler(server, &mcphttp.Options{Sessions: sessions})
+//
+// The URL names one server, the master that Sentinels watch, or several servers of a Cluster:
+//
+//   - rediss://user:password@host:6379/0
+//   - redis://sentinel1:26379?addr=sentinel2:26379&master_set=main
+//   - redis://host1:6379?addr=host2:6379&addr=host3:6379
+//
+// The package requires Redis 6.2 or later. The server must not evict keys: set maxmemory-policy to
+// noeviction. How much a crash of the server loses depends on its append-only file; a failover can lose
+// the changes that its replica did not receive.
+//
+// # Failures
+//
+// Each operation ends within [DefaultTimeout], and a second later for each 16 MiB that it transfers. After
+// three failures in a row the store refuses operations for a second, so that callers do not wait for a
+// server that is gone. Both errors are [ErrUnavailable]. Errors name the server without the password.
+//
+// # Keys
+//
+// All keys begin with [Options.Prefix]. Each operation reads and writes the keys of one hash slot, so
+// every store works in a Cluster. Keys and values are limited in size. Values are not encrypted.
+package redis

@@ -1,0 +1,78 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// script returns the script of a file in the folder lua. Every script runs on one hash slot.
+func script(name string) *rueidis.Lua {
+	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // the file is embedded
+	}
+	return rueidis.NewLuaScript(string(text))
+}
+
+var scriptGet = script("get")
+
+// eval runs a script that transfers size bytes.
+func (s *Store) eval(ctx context.Context, op string, lua *rueidis.Lua, size int, key string,
+	args ...string) (rueidis.RedisMessage, error) {
+	return s.do(ctx, op, size, func(ctx context.Context) rueidis.RedisResult {
+		return lua.Exec(ctx, s.client, []string{key}, args)
+	})
+}
+
+// maxReads limits the calls of a script whose reply grows from call to call.
+const maxReads = 8
+
+// read runs a script that gets the number of bytes that its reply may contain as the last argument. A
+// script with a larger reply returns its size instead, and runs again with more time.
+func (s *Store) read(ctx context.Context, op string, lua *rueidis.Lua, key string,
+	args ...string) (rueidis.RedisMessage, error) {
+	size, limit := 0, smallReply
+	for range maxReads {
+		reply, err := s.eval(ctx, op, lua, size, key, append(args[:len(args):len(args)], strconv.Itoa(limit))...)
+		if err != nil || !reply.IsInt64() {
+			return reply, err
+		}
+		n, _ := reply.AsInt64()
+		size = int(n)
+		limit = size + size/4
+	}
+	return rueidis.RedisMessage{}, fmt.Errorf("redis: %s: %s: the value grows faster than it is read", s.server, op)
+}
+
+// value returns the value of a key, or nil.
+func (s *Store) value(ctx context.Context, op, key string) ([]byte, error) {
+	reply, err := s.read(ctx, op, scriptGet, key)
+	if err != nil || reply.IsNil() {
+		return nil, err
+	}
+	return bytesOf(reply)
+}
+
+// bytesOf returns a copy of a string, which is not nil.
+func bytesOf(reply rueidis.RedisMessage) ([]byte, error) {
+	text, err := reply.ToString()
+	return append([]byte{}, text...), err
+}
+
+// digest returns a short name for text that may be long, secret or contain any byte.
+func digest(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:24])
+}

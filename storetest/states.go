@@ -1,0 +1,150 @@
+package storetest
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// RunStates tests that a store conforms to [mcp.OnceStore]. open returns two clients of a new store.
+func RunStates(t *testing.T, open func(t *testing.T) (a, b mcp.OnceStore)) {
+	for name, check := range map[string]func(t *testing.T, a, b mcp.OnceStore){
+		"Get returns what Put stored":        statesPut,
+		"large states":                       statesLarge,
+		"states expire":                      statesExpire,
+		"Once is true once":                  onceOnce,
+		"concurrent use of a key":            onceConcurrent,
+		"a use is remembered until it ends":  onceLasts,
+		"keys of Once and Put are separate":  onceSeparate,
+		"canceled context of Put, Get, Once": statesCanceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := open(t)
+			check(t, a, b)
+		})
+	}
+}
+
+func inAnHour() time.Time { return time.Now().Add(time.Hour) }
+
+func wantState(t *testing.T, s mcp.StateStore, key, want string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	if err != nil || string(got) != want || (got == nil) != (want == "") {
+		t.Errorf("state of %.80q: got %.80q, %v; want %.80q", key, got, err, want)
+	}
+}
+
+func statesPut(t *testing.T, a, b mcp.OnceStore) {
+	wantState(t, b, "a", "")
+	state := []byte("one")
+	must(t, a.Put(t.Context(), "a", state, inAnHour()))
+	copy(state, "XXX") // the store must not retain state
+	must(t, b.Put(t.Context(), "A", []byte("\x00\xff"), inAnHour()))
+	must(t, b.Put(t.Context(), "}{a}", []byte("braces"), inAnHour()))
+	for _, s := range []mcp.OnceStore{a, b} {
+		for range 2 { // a client may repeat a request
+			wantState(t, s, "a", "one")
+		}
+		wantState(t, s, "A", "\x00\xff")
+		wantState(t, s, "}{a}", "braces")
+		wantState(t, s, "", "")
+		wantState(t, s, strings.Repeat("k", 1<<20), "")
+	}
+}
+
+func statesLarge(t *testing.T, a, b mcp.OnceStore) {
+	for _, size := range []int{64 << 10, 1 << 20, 16 << 20} {
+		state := bytes.Repeat([]byte(fmt.Sprintf("%08d", size)), size/8)
+		must(t, a.Put(t.Context(), fmt.Sprint(size), state, inAnHour()))
+		got, err := b.Get(t.Context(), fmt.Sprint(size))
+		if err != nil || !bytes.Equal(got, state) {
+			t.Errorf("a state of %d bytes: got %d bytes, %v", size, len(got), err)
+		}
+	}
+}
+
+func statesExpire(t *testing.T, a, b mcp.OnceStore) {
+	must(t, a.Put(t.Context(), "past", []byte("v"), time.Now().Add(-time.Second)))
+	wantState(t, b, "past", "")
+	must(t, a.Put(t.Context(), "soon", []byte("v"), time.Now().Add(50*time.Millisecond)))
+	must(t, a.Put(t.Context(), "late", []byte("v"), inAnHour()))
+	await(t, "the end of a state", func() bool {
+		got, err := b.Get(t.Context(), "soon")
+		must(t, err)
+		return got == nil
+	})
+	wantState(t, b, "late", "v")
+}
+
+func wantOnce(t *testing.T, s mcp.OnceStore, key string, expires time.Time, want bool) {
+	t.Helper()
+	if first, err := s.Once(t.Context(), key, expires); err != nil || first != want {
+		t.Errorf("Once of %q returned %t, %v; want %t", key, first, err, want)
+	}
+}
+
+func onceOnce(t *testing.T, a, b mcp.OnceStore) {
+	for _, key := range []string{"a", "A", "b", "}{a}", "\x00"} {
+		wantOnce(t, a, key, inAnHour(), true)
+		wantOnce(t, a, key, inAnHour(), false)
+		wantOnce(t, b, key, inAnHour(), false)
+	}
+}
+
+func onceConcurrent(t *testing.T, a, b mcp.OnceStore) {
+	for round := range 20 {
+		var first atomic.Int32
+		concurrently(a, b, func(_ int, s mcp.OnceStore) {
+			is, err := s.Once(t.Context(), fmt.Sprint("key ", round), inAnHour())
+			if err != nil {
+				t.Error(err)
+			}
+			if is {
+				first.Add(1)
+			}
+		})
+		if n := first.Load(); n != 1 {
+			t.Errorf("round %d: Once was true for %d of %d calls, want 1", round, n, concurrentUsers)
+		}
+	}
+}
+
+// onceLasts checks that a use is not forgotten early. A store may remember it for longer.
+func onceLasts(t *testing.T, a, b mcp.OnceStore) {
+	expires := time.Now().Add(300 * time.Millisecond)
+	wantOnce(t, a, "a", expires, true)
+	for time.Now().Before(expires.Add(-10 * time.Millisecond)) {
+		is, err := b.Once(t.Context(), "a", expires)
+		if left := time.Until(expires); is && left > 0 {
+			t.Fatalf("the use of a key was forgotten %v early", left)
+		}
+		must(t, err)
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+func onceSeparate(t *testing.T, a, b mcp.OnceStore) {
+	must(t, a.Put(t.Context(), "a", []byte("state"), inAnHour()))
+	wantOnce(t, b, "a", inAnHour(), true)
+	wantState(t, b, "a", "state")
+}
+
+func statesCanceled(t *testing.T, a, b mcp.OnceStore) {
+	if err := a.Put(ended(t), "a", []byte("v"), inAnHour()); err != nil {
+		wantCanceled(t, "Put", err)
+	}
+	if _, err := a.Get(ended(t), "a"); err != nil {
+		wantCanceled(t, "Get", err)
+	}
+	if _, err := a.Once(ended(t), "a", inAnHour()); err != nil {
+		wantCanceled(t, "Once", err)
+	}
+	must(t, b.Put(t.Context(), "b", []byte("v"), inAnHour()))
+	wantState(t, a, "b", "v")
+}
