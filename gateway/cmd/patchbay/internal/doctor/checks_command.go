@@ -113,7 +113,7 @@ func (p *process) findProgram(ctx context.Context, c *Check) {
 	if p.LoginShell {
 		p.askLoginShell(ctx, c, name)
 	} else {
-		c.Next += "; if your terminal finds it, --login-shell shows the difference"
+		c.Next += "; if your terminal finds it, patchbay doctor --login-shell shows the difference"
 	}
 }
 
@@ -226,12 +226,28 @@ func (p *process) start(ctx context.Context, c *Check) {
 	}
 	c.see("first line on standard output after %s", rounded(after))
 	if after > slowStart {
-		c.end(Warn, "install the server before it is started: some clients wait for less time")
+		p.showStderr(c)
+		c.end(Warn, "let the command start faster: some clients wait for less time; if a package runner downloads the "+
+			"server, install it first")
 	}
 }
 
 // Write receives standard error.
-func (p *process) Write(b []byte) (int, error) { return p.tail().Write(b) }
+func (p *process) Write(b []byte) (int, error) {
+	n, err := p.tail().Write(b)
+	if p.Stderr != nil {
+		p.Stderr(p.lastLines())
+	}
+	return n, err
+}
+
+// lastLines returns the last lines of standard error without secrets.
+func (p *process) lastLines() (lines []string) {
+	for line := range strings.Lines(p.tail().String()) {
+		lines = append(lines, p.secrets.clean(line, maxLine))
+	}
+	return lines
+}
 
 func (p *process) tail() *connect.Tail {
 	p.mu.Lock()
@@ -260,8 +276,21 @@ func (p *process) line(sent bool, text []byte) {
 	p.noise = append(p.noise, string(text[:min(len(text), maxNoiseLine)]))
 }
 
-// missingVariable matches the name of a variable in an error.
-var missingVariable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
+// showStderr adds the last lines of standard error.
+func (p *process) showStderr(c *Check) {
+	for _, line := range p.lastLines() {
+		c.see("stderr: %s", line)
+	}
+}
+
+var (
+	// missingVariable matches the name of a variable in an error, and errorCode the names of errors, which
+	// must not be mistaken for variables.
+	missingVariable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
+	errorCode       = regexp.MustCompile(`^ERR_|_(NOT_FOUND|ERROR|FAILED|EXCEPTION|REFUSED)$`)
+	// missingModule matches the messages of Node.js and Python for a file or package that is absent.
+	missingModule = regexp.MustCompile(`Cannot find (?:module|package)|No module named|can't open file`)
+)
 
 // explainExit sets the result of a command that did not connect.
 func (p *process) explainExit(c *Check, err error) {
@@ -275,13 +304,11 @@ func (p *process) explainExit(c *Check, err error) {
 	default:
 		p.run.explain(c, err)
 	}
-	for line := range strings.Lines(stderr) {
-		c.see("stderr: %s", line)
-	}
+	p.showStderr(c)
 	withheld := command.Withheld(p.target.Environment, stderr)
 	unset := missingVariable.FindAllString(stderr, -1)
 	unset = slices.DeleteFunc(unset, func(name string) bool {
-		return slices.ContainsFunc(slices.Concat(os.Environ(), p.target.Environment),
+		return errorCode.MatchString(name) || slices.ContainsFunc(slices.Concat(os.Environ(), p.target.Environment),
 			func(v string) bool { return strings.HasPrefix(v, name+"=") })
 	})
 	const set = "add it to env in the configuration, or pass it with --env"
@@ -305,6 +332,11 @@ func (p *process) explainExit(c *Check, err error) {
 		c.end(Fail, "start the server in its stdio mode: it must run until its standard input ends")
 	case wrongRuntime.MatchString(stderr):
 		c.end(Fail, "install the version of the runtime that standard error asks for")
+	case missingModule.MatchString(stderr):
+		c.end(Fail, "correct the path in the arguments, or install the packages of the server: standard error names "+
+			"the missing file or package")
+	case stderr == "":
+		c.end(Fail, "run the command in a terminal: it ended without a line on standard error")
 	default:
 		c.end(Fail, "correct the error that standard error names; the same command in a terminal shows all of it")
 	}
@@ -338,7 +370,10 @@ func (p *process) negotiate(ctx context.Context, c *Check) {
 	if len(p.pids) > 1 { // no process is started any more
 		c.see("started %d times: the process exits at a message of a newer revision", len(p.pids))
 	}
-	p.describe(ctx, c, p.client)
+	err := p.describe(ctx, c, p.client)
+	if _, exited := errors.AsType[*mcp.ExitError](err); exited {
+		p.explainExit(c, err)
+	}
 }
 
 func (p *process) exit(_ context.Context, c *Check) {

@@ -49,7 +49,7 @@ func (l *loginRun) Authorize(ctx context.Context, r *oauthclient.LoginRequest) (
 // register begins a login if the user asked for it, and waits for the registration of the client.
 func (w *web) register(ctx context.Context, c *Check) {
 	if !w.Login {
-		c.skip("a login begins only with --login")
+		c.skip("a login begins only on request")
 		if c.NeedsLogin = !w.canLogIn; w.canLogIn {
 			c.skip("the stored login is used")
 		}

@@ -145,8 +145,9 @@ func (w *web) fetchMetadata(ctx context.Context, c *Check) {
 		w.issuers = []string{origin}
 		c.end(Warn, "serve protected resource metadata (RFC 9728): only revision 2025-03-26 is without it")
 	default:
-		c.end(Fail, "serve protected resource metadata (RFC 9728) at %s; or pass a token with "+
-			"--header 'Authorization: Bearer TOKEN'", target.PublicURL(origin+wellKnownResource+path))
+		c.end(Fail, "serve protected resource metadata (RFC 9728) at %s; or pass a token in the "+
+			"header Authorization, with --header or headers in the configuration",
+			target.PublicURL(origin+wellKnownResource+path))
 	}
 }
 

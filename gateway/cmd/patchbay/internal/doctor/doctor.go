@@ -51,6 +51,9 @@ type Options struct {
 	Open func(ctx context.Context, page string) error
 	// LoginShell runs the user's login shell for its PATH if a program is not found.
 	LoginShell bool
+	// Stderr is called with the last lines of the standard error of the command when the command writes. It
+	// must be safe for concurrent use with Begin and End. Default: the lines are only in the report.
+	Stderr func(lines []string)
 	// Begin is called when a check begins. Default: it is not reported.
 	Begin func(name, action string)
 	// End is called with each check when it ended. Default: checks are only in the report.
@@ -112,11 +115,12 @@ func (r *run) argument() string {
 // A run is one run of the checks of a target.
 type run struct {
 	*Options
-	ctx     context.Context //nolint:containedctx // of the whole run
-	target  *target.Target
-	secrets secrets
-	report  *Report
-	blocked map[string]string // the failed check that a failed or skipped check depends on, by its name
+	ctx      context.Context //nolint:containedctx // of the whole run
+	target   *target.Target
+	secrets  secrets
+	report   *Report
+	attempts *attempts         // of the last negotiation
+	blocked  map[string]string // the failed check that a failed or skipped check depends on, by its name
 }
 
 // check runs a check, unless one of the checks in needs failed, and reports it.

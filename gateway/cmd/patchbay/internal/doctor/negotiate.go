@@ -2,11 +2,14 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -28,12 +32,14 @@ const (
 	maxAttempts = 8
 )
 
-// An attempts collects the messages with which a client finds the revision of a server, one after the
-// other.
+// An attempts collects the messages with which a client finds the revision of a server.
 type attempts struct {
 	mu    sync.Mutex // guards the fields below
 	lines []string
-	sent  string // the message without a response; "" if there is none
+	sent  map[jsonrpc.ID]string // messages without a response
+
+	declared []string // revisions that the server lists
+	chosen   string   // the revision of its response to initialize
 }
 
 // frame is for [mcp.Trace].
@@ -43,21 +49,42 @@ func (a *attempts) frame(f mcp.Frame) {
 	switch m := f.Message; {
 	case m == nil || len(a.lines) >= maxAttempts:
 	case f.Sent && m.Method == driver.MethodDiscover:
-		a.sent = m.Method + " as " + connect.NewestRevision()
+		a.sent[m.ID] = m.Method + " as " + connect.NewestRevision()
 	case f.Sent && m.Method == driver.MethodInitialize:
 		version, _ := rawjson.Get(m.Params, "protocolVersion")
-		a.sent = fmt.Sprintf("%s as %s", m.Method, version)
-	case !f.Sent && m.Method == "" && a.sent != "":
+		a.sent[m.ID] = fmt.Sprintf("%s as %s", m.Method, version)
+	case !f.Sent && m.Method == "" && a.sent[m.ID] != "":
 		got, ok := rawjson.Get(m.Result, "protocolVersion")
-		if !ok {
-			got, _ = rawjson.Get(m.Result, "supportedVersions")
-		}
-		if m.Error != nil {
+		if ok {
+			_ = json.Unmarshal(got, &a.chosen)
+		} else if got, ok = rawjson.Get(m.Result, "supportedVersions"); ok {
+			_ = json.Unmarshal(got, &a.declared)
+		} else if m.Error != nil {
+			supported, _ := rawjson.Get(m.Error.Data, "supported")
+			_ = json.Unmarshal(supported, &a.declared)
 			got = fmt.Appendf(nil, "error %d: %s", m.Error.Code, m.Error.Message)
 		}
-		a.lines = append(a.lines, fmt.Sprintf("%s -> %s", a.sent, got))
-		a.sent = ""
+		a.lines = append(a.lines, fmt.Sprintf("%s -> %s", a.sent[m.ID], got))
+		delete(a.sent, m.ID)
 	}
+}
+
+// next returns the next step if client and server share no revision.
+func (a *attempts) next() string {
+	offered, ours := a.declared, connect.Revisions() // the newest first
+	if a.chosen != "" {
+		offered = []string{a.chosen}
+	}
+	who := "the server or Patchbay"
+	switch {
+	case len(offered) == 0:
+	case slices.Min(offered) > ours[0]:
+		who = "Patchbay"
+	case slices.Max(offered) < ours[len(ours)-1]:
+		who = "the server"
+	}
+	return fmt.Sprintf("update %s: they share no revision of the protocol, of which Patchbay speaks %s", who,
+		strings.Join(ours, ", "))
 }
 
 // dial connects a client, and adds its messages to the observations.
@@ -72,7 +99,8 @@ func (r *run) dial(ctx context.Context, c *Check, t mcp.Transport) (*mcp.Client,
 	if opts.Revision != "" {
 		opts.ProbeTimeout = limit
 	}
-	a := &attempts{}
+	a := &attempts{sent: map[jsonrpc.ID]string{}}
+	r.attempts = a
 	mcp.Trace(t, a.frame)
 	var client *mcp.Client
 	err = connect.Within(ctx, limit, func(ctx context.Context) (err error) {
@@ -85,8 +113,8 @@ func (r *run) dial(ctx context.Context, c *Check, t mcp.Transport) (*mcp.Client,
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.Seen = append(c.Seen, a.lines...)
-	if a.sent != "" {
-		c.see("%s -> no response", a.sent)
+	for _, sent := range slices.Sorted(maps.Values(a.sent)) {
+		c.see("%s -> no response", sent)
 	}
 	return client, err
 }
@@ -95,7 +123,8 @@ func (r *run) dial(ctx context.Context, c *Check, t mcp.Transport) (*mcp.Client,
 func (w *web) negotiate(ctx context.Context, c *Check) {
 	if w.needsLogin() && !w.canLogIn {
 		c.see("the server requires a login")
-		c.end(Fail, "log in with patchbay auth login %s, or run the doctor with --login", w.argument())
+		c.end(Fail, "log in with patchbay auth login %[1]s, with patchbay doctor --login %[1]s, or with Log in of the "+
+			"console", w.argument())
 		c.ofLogin = true
 		return
 	}
@@ -113,7 +142,7 @@ func (w *web) negotiate(ctx context.Context, c *Check) {
 		return
 	}
 	defer w.Dialer.Close(client)
-	w.describe(ctx, c, client)
+	_ = w.describe(ctx, c, client) // the check states it
 }
 
 // explain sets the result of a failed negotiation.
@@ -122,8 +151,7 @@ func (r *run) explain(c *Check, err error) {
 	c.see("%s", exit.Text(code, err))
 	switch {
 	case errors.Is(err, mcp.ErrNoCommonRevision):
-		c.end(Fail, "update the server or Patchbay, which speaks %s: they share no revision of the protocol",
-			strings.Join(connect.Revisions(), ", "))
+		c.end(Fail, "%s", r.attempts.next())
 	case code == exit.Timeout:
 		c.end(Fail, "raise --timeout, or look at the log of the server: it does not answer in time")
 	case code == exit.Auth:
@@ -136,10 +164,14 @@ func (r *run) explain(c *Check, err error) {
 	}
 }
 
-// describe shows the server and requests the first list.
-func (r *run) describe(ctx context.Context, c *Check, client *mcp.Client) {
-	info := client.ServerInfo()
-	c.see("%s %s speaks %s", info.Name, info.Version, client.Revision())
+// describe shows the server and requests the first list, whose error it returns.
+func (r *run) describe(ctx context.Context, c *Check, client *mcp.Client) error {
+	info, revision, declared := client.ServerInfo(), client.Revision(), r.attempts.declared
+	c.see("%s %s speaks %s", info.Name, info.Version, revision)
+	if len(declared) > 0 && !slices.Contains(declared, revision) {
+		c.end(Warn, "correct the server: server/discover lists %s, but the response to initialize contains %s, and "+
+			"some clients then end the connection", strings.Join(declared, ", "), revision)
+	}
 	offered := client.Capabilities()
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -157,14 +189,18 @@ func (r *run) describe(ctx context.Context, c *Check, client *mcp.Client) {
 		n, err = counted(client.Prompts(ctx))
 	default:
 		c.end(Warn, "declare the capabilities tools, resources or prompts: the server offers none of them")
-		return
+		return nil
 	}
 	if err != nil {
 		c.see("the list of %ss: %s", kind, exit.Text(exit.Code(ctx, err), err))
 		c.end(Fail, "correct the server: it declares %ss and does not list them", kind)
-		return
+		if e, ok := errors.AsType[*mcp.Error](err); ok && e.Code == driver.CodeUnsupportedProtocolVersion {
+			c.end(Fail, "correct the server: it declares revision %s and refuses a request in it", revision)
+		}
+		return err
 	}
 	c.see("%d %ss", n, kind)
+	return nil
 }
 
 func counted[T any](all iter.Seq2[T, error]) (n int, err error) {

@@ -142,6 +142,11 @@ func sickServers(t *testing.T) map[string]sickServer {
 		"expired certificate": {"tls", exit.Unreachable, []string{past, "--cacert", file}},
 		"wrong Content-Type": {"http", exit.Unreachable, []string{serveWeb(t,
 			respond(http.StatusOK, "text/plain", initialized)) + connect.Endpoint}},
+		"302 to a page": {"redirect", exit.Unreachable, []string{serveWeb(t,
+			http.RedirectHandler(paths+"/login", http.StatusFound).ServeHTTP) + connect.Endpoint}},
+		"missing module": {"start", exit.Unreachable, shell(
+			`echo "Cannot find module '/a.js', code: 'MODULE_NOT_FOUND'" >&2; exit 1`)},
+		"silent exit":       {"start", exit.Unreachable, shell("exit 1")},
 		"version mismatch":  {"negotiate", exit.Unreachable, []string{paths + connect.Endpoint}},
 		"crash after start": {"start", exit.Unreachable, shell("echo 'Error: DATABASE_URL is missing' >&2; exit 3")},
 		"stdout noise":      {"", exit.OK, shell(`echo "Listening …"; exec "$0"`)},
@@ -323,7 +328,7 @@ func TestDoctorLogsIn(t *testing.T) {
 	freshVault(t)
 	server, ann := protected(t), newUserBrowser(t)
 	o := patchbay(t, "", "doctor", server)
-	if o.status != exit.Auth || !strings.Contains(o.stdout, "a login begins only with --login") ||
+	if o.status != exit.Auth || !strings.Contains(o.stdout, "a login begins only on request") ||
 		!strings.Contains(o.stdout, "-> log in with patchbay auth login "+server) {
 		t.Errorf("without --login: got %+v", o)
 	}

@@ -48,12 +48,13 @@ type Examination struct {
 	Checks  []doctor.Check
 	Running string   // the check in progress; "" at the end
 	Login   *url.URL // the login page that the local user must open, or nil
+	Stderr  []string // the last lines of standard error of the command that is being started
 	Report  string   // the text to copy; "" before the end
 	Err     string
 	Role    page.Role // of the person who reads the page
 	Local   bool      // the person is the local user, whose browser receives the response of a login
 
-	began time.Time
+	Began time.Time
 }
 
 // NeedsLogin reports whether the checks stopped because a user must log in.
@@ -78,8 +79,8 @@ func (d *Doctor) Screen() *page.Screen {
 func (d *Doctor) Of(r *page.Request, s *servers.Row, readsOutput bool) page.Fragment {
 	var e *Examination
 	if d != nil && s != nil && (s.Kind() == "bad" || s.State == status.Auth) {
-		if e = d.seen(r, s.Name, readsOutput); readsOutput && e.Running == "" && s.Since.After(e.began) &&
-			time.Since(e.began) > pause {
+		if e = d.seen(r, s.Name, readsOutput); readsOutput && e.Running == "" && s.Since.After(e.Began) &&
+			time.Since(e.Began) > pause {
 			d.begin(s.Name, false)
 			e = d.seen(r, s.Name, readsOutput)
 		}
@@ -107,7 +108,7 @@ func (d *Doctor) seen(r *page.Request, server string, readsOutput bool) *Examina
 		e = *d.all[at]
 	}
 	if !readsOutput {
-		e.Report, e.Checks = "", slices.Clone(e.Checks)
+		e.Report, e.Stderr, e.Checks = "", nil, slices.Clone(e.Checks)
 		for i := range e.Checks {
 			e.Checks[i].Seen = nil
 		}
@@ -152,7 +153,7 @@ func (d *Doctor) begin(server string, login bool) bool {
 	if at >= 0 {
 		d.all = slices.Delete(d.all, at, at+1)
 	}
-	d.all = append(d.all, &Examination{Server: server, Running: "first check", began: time.Now()})
+	d.all = append(d.all, &Examination{Server: server, Running: "first check", Began: time.Now()})
 	d.all = d.all[max(len(d.all)-maxExamined, 0):]
 	d.mu.Unlock()
 	d.site.Changed()
@@ -161,8 +162,10 @@ func (d *Doctor) begin(server string, login bool) bool {
 			Begin: func(name, action string) {
 				d.change(server, func(e *Examination) { e.Running = name + ": " + action })
 			},
+			Stderr: func(lines []string) { d.change(server, func(e *Examination) { e.Stderr = lines }) },
 			End: func(c doctor.Check) {
 				d.change(server, func(e *Examination) {
+					e.Stderr = nil
 					if e.Checks = append(slices.Clip(e.Checks), c); c.Name == "authorize" {
 						e.Login = nil
 					}
@@ -175,7 +178,7 @@ func (d *Doctor) begin(server string, login bool) bool {
 			},
 		})
 		d.change(server, func(e *Examination) {
-			if e.Running, e.Login = "", nil; err != nil {
+			if e.Running, e.Login, e.Stderr = "", nil, nil; err != nil {
 				e.Err = page.ErrorText(err)
 			} else {
 				e.Report = report.Text()
