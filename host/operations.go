@@ -151,6 +151,9 @@ func (o operations) EndApprovals() { o.h.approve.End() }
 
 func (o operations) Mask(text string) string {
 	text = o.h.servers.Mask(text)
+	if !o.h.logins.SentTokens() {
+		return text
+	}
 	for _, u := range o.h.servers.All() {
 		text = u.MaskTokens(text, nil)
 	}

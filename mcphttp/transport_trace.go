@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 
@@ -32,13 +33,17 @@ var publicHeaders = []string{
 	headerVersion, headerMethod, headerName, headerLastEvent,
 }
 
+// publicHeader returns a header without secrets: the header itself if all of its values are public.
 func publicHeader(header http.Header) http.Header {
-	public := make(http.Header, len(header))
-	for name, values := range header {
-		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
-			values = []string{"[hidden]"}
+	public, isCopy := header, false
+	for name := range header {
+		if slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
+			continue
 		}
-		public[name] = values
+		if !isCopy {
+			public, isCopy = maps.Clone(header), true
+		}
+		public[name] = []string{"[hidden]"}
 	}
 	return public
 }

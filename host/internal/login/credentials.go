@@ -229,6 +229,9 @@ func (s *Server) With(ctx context.Context, f *Forwarded, req *mcp.Request) conte
 
 // TokensOf returns the tokens that were last sent for a caller; nil means for all callers.
 func (s *Server) TokensOf(c *policy.Caller) (all []string) {
+	if !s.logins.SentTokens() {
+		return nil
+	}
 	s.logins.mu.Lock()
 	defer s.logins.mu.Unlock()
 	add := func(c *Credential) {
@@ -431,6 +434,9 @@ const maxTokens = 4
 // change other texts.
 const minToken = 8
 
+// SentTokens reports whether a request to any server was sent with a token.
+func (s *Logins) SentTokens() bool { return s.sent.Load() }
+
 // sent notes the token of a request.
 func (c *Credential) sent(authorization string) {
 	_, token, _ := strings.Cut(authorization, " ")
@@ -446,6 +452,7 @@ func (c *Credential) sent(authorization string) {
 		all = append(slices.Clone(all), token)
 		all = all[max(0, len(all)-maxTokens):]
 		if c.tokens.CompareAndSwap(old, &all) {
+			c.server.logins.sent.Store(true)
 			return
 		}
 	}

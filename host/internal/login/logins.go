@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -67,6 +68,7 @@ type Options struct {
 // use.
 type Logins struct {
 	opts Options
+	sent atomic.Bool // a token was sent
 
 	mu      sync.Mutex // guards the fields below, pending logins, and the credentials of servers
 	byID    map[string]*Login

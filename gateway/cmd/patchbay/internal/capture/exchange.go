@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -130,6 +131,11 @@ const (
 	frameCost = 128
 	// maxText bounds a text of a summary, in bytes.
 	maxText = 128
+	// firstFrames is the number of frames for which memory is allocated at first: a request and a
+	// response with their headers.
+	firstFrames = 4
+	// maxBuffer bounds a buffer that is used again, in bytes: most messages are smaller.
+	maxBuffer = 64 << 10
 	// cutMark ends a text that is cut.
 	cutMark = "…"
 )
@@ -137,6 +143,9 @@ const (
 // bounded returns the beginning of a text, as valid UTF-8.
 func bounded(text string, most int) string {
 	if len(text) <= most {
+		if utf8.ValidString(text) { // reads eight bytes at once
+			return text
+		}
 		return strings.ToValidUTF8(text, "\uFFFD")
 	}
 	return strings.ToValidUTF8(text[:most-len(cutMark)], "") + cutMark

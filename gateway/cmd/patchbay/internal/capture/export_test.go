@@ -17,10 +17,10 @@ func NewSmall(exchanges, bytes int) *Ring {
 func (r *Ring) Held() (size, frames int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.frames {
-		frames += len(f)
-		for i := range f {
-			size += len(f[i].Text) + frameCost
+	for _, x := range r.exchanges {
+		frames += len(x.frames)
+		for _, f := range x.frames {
+			size += len(f.Text) + frameCost
 		}
 	}
 	if size != r.size {

@@ -5,12 +5,13 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"slices"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -83,7 +84,9 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	status := httpStatus(res.StatusCode)
 	c.ring.update(id, func(x *Exchange) { x.FirstByte = since(x, time.Now()) })
-	c.ring.add(id, Frame{Kind: Header}, t.clean(headerText(status, publicHeader(res.Header))), nil)
+	c.ring.write(id, Frame{Kind: Header}, nil, func(to []byte) []byte {
+		return t.clean(appendHeader(to, status, res.Header))
+	})
 	if res.Body == nil || res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {
 		c.ring.end(id, status)
 		return res, nil
@@ -103,22 +106,41 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // begin begins the exchange of a request.
 func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
 	c := t.connection
-	address := target.PublicURL(req.URL.String())
+	address := c.address(req.URL)
 	cause, revision := t.cause(req)
-	hop := HTTP
+	hop, bytes := HTTP, max(req.ContentLength, 0)
 	if t.login != nil {
-		hop = OAuth
+		hop, bytes = OAuth, 0 // of the public parts of the body
 		t.login.authorized(req)
 	}
 	id := c.ring.begin(&Exchange{Cause: cause, Hop: hop, Revision: revision, Server: c.server, Caller: c.caller,
-		Method: req.Method, Target: address, Queued: queued, Sent: 1})
-	c.ring.add(id, Frame{Kind: Header, Sent: true}, headerText(req.Method+" "+address, publicHeader(req.Header)), nil)
+		Method: req.Method, Target: address, Queued: queued, Sent: 1, Bytes: bytes})
+	c.ring.write(id, Frame{Kind: Header, Sent: true}, nil, func(to []byte) []byte {
+		return appendHeader(to, req.Method+" "+address, req.Header)
+	})
 	if t.login == nil {
-		c.ring.update(id, func(x *Exchange) { x.Bytes += max(req.ContentLength, 0) })
-	} else if text := bodyOf(req, maxLoginBody); len(text) > 0 {
+		return id
+	}
+	if text := bodyOf(req, maxLoginBody); len(text) > 0 {
 		c.ring.add(id, Frame{Kind: Body, Sent: true, Size: len(text)}, t.login.sent(text), nil)
 	}
 	return id
+}
+
+// address returns the public text of a URL, which is mostly the URL of the request before.
+func (c *connection) address(u *url.URL) string {
+	if last := c.target.Load(); last != nil && last.url == *u {
+		return last.text
+	}
+	shown := &publicURL{*u, target.PublicURL(u.String())}
+	c.target.Store(shown)
+	return shown.text
+}
+
+// A publicURL is a URL and its text without secrets.
+type publicURL struct {
+	url  url.URL
+	text string
 }
 
 // bodyOf returns the beginning of the body of a request, or nil if the body is not in memory.
@@ -131,8 +153,12 @@ func bodyOf(req *http.Request, most int64) []byte {
 		return nil
 	}
 	defer body.Close()
-	text, _ := io.ReadAll(io.LimitReader(body, most))
-	return text
+	if req.ContentLength > 0 {
+		most = min(most, req.ContentLength)
+	}
+	text := make([]byte, most)
+	n, _ := io.ReadFull(body, text)
+	return text[:n]
 }
 
 // clean returns a text without the secrets of a request of a login.
@@ -147,7 +173,7 @@ func (t *httpTransport) clean(text []byte) []byte {
 func (t *httpTransport) cause(req *http.Request) (id uint64, revision string) {
 	c := t.connection
 	var of jsonrpc.ID
-	if raw := memberOfCut(string(bodyOf(req, maxEnvelope)), "id"); raw != nil {
+	if raw, ok := rawjson.Get(bodyOf(req, maxEnvelope), "id"); ok {
 		_ = of.UnmarshalJSON(raw) // without an id the latest exchange is the cause
 	}
 	c.mu.Lock()
@@ -190,15 +216,3 @@ var publicHeaders = []string{"Accept", "Accept-Encoding", "Allow", "Cache-Contro
 	"Content-Length", "Content-Type", "Date", "Last-Event-Id", "Location", "Mcp-Method", "Mcp-Name",
 	"Mcp-Protocol-Version", "Mcp-Session-Id", "Retry-After", "Server", "Transfer-Encoding", "User-Agent", "Vary",
 	"Www-Authenticate"}
-
-// publicHeader returns a header with the values that are not public hidden.
-func publicHeader(header http.Header) http.Header {
-	public := make(http.Header, len(header))
-	for name, values := range header {
-		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
-			values = []string{hidden}
-		}
-		public[name] = values
-	}
-	return public
-}

@@ -204,24 +204,28 @@ func (n names) add(name string) {
 // An id of a session appears as shownDigits digits of its hash: enough to tell the sessions of a page apart.
 const shownDigits = 6
 
-// headerText returns the first line and the headers of an HTTP message without credentials.
-func headerText(first string, header map[string][]string) []byte {
-	var b strings.Builder
-	b.WriteString(first + "\n")
-	for _, name := range slices.Sorted(maps.Keys(header)) {
+// appendHeader appends the first line and the headers of an HTTP message. Only the values of public
+// headers are shown.
+func appendHeader(to []byte, first string, header map[string][]string) []byte {
+	to = append(append(to, first...), '\n')
+	names := make([]string, 0, 32) // more than most messages have
+	for name := range header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		value := strings.Join(header[name], ", ")
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case value == hidden: // by the transport
 		case canonical == "Mcp-Session-Id":
 			sum := sha256.Sum256([]byte(value))
 			value = "session " + hex.EncodeToString(sum[:])[:shownDigits]
-		case canonical == "Location", canonical == "Referer":
+		case canonical == "Location":
 			value = target.PublicURL(value)
-		case slices.Contains(publicHeaders, canonical): // most names, which need no search for words
-		case canonical == "Dpop", target.SecretName.MatchString(canonical) && canonical != "Www-Authenticate":
+		case !slices.Contains(publicHeaders, canonical):
 			value = hidden
 		}
-		b.WriteString(name + ": " + value + "\n")
+		to = append(append(append(append(to, name...), ": "...), value...), '\n')
 	}
-	return []byte(b.String())
+	return to
 }

@@ -83,6 +83,9 @@ func (r *recorder) exchange(record *event.Record) uint64 {
 	return id
 }
 
+// paramsRoom is enough for the names of the members of params, in bytes.
+const paramsRoom = 64
+
 // request records the request of a caller, as far as its record contains it.
 func (r *recorder) request(id uint64, record *event.Record) {
 	if !r.ring.Keeps() {
@@ -94,7 +97,8 @@ func (r *recorder) request(id uint64, record *event.Record) {
 	if strings.HasPrefix(record.Method, "resources/") {
 		key = "uri"
 	}
-	params := rawjson.AppendQuote([]byte(`{"`+key+`":`), record.Public)
+	params := make([]byte, 0, len(record.Public)+len(record.Arguments)+len(record.Answers)+paramsRoom)
+	params = rawjson.AppendQuote(append(append(append(params, `{"`...), key...), `":`...), record.Public)
 	if len(record.Arguments) > 0 {
 		params = append(append(params, `,"arguments":`...), record.Arguments...)
 	}
@@ -130,12 +134,16 @@ func (r *recorder) add(id uint64, record *event.Record, sent bool, m *jsonrpc.Me
 		r.ring.count(id, len(m.Result))
 		return
 	}
-	text := record.Mask(string(jsonrpc.Append(nil, m)))
 	var secret names
 	if record.Event != event.Question {
 		secret = r.ring.mask.of(record.Server)
 	}
-	r.ring.add(id, Frame{Kind: Message, Sent: sent}, []byte(text), secret)
+	r.ring.write(id, Frame{Kind: Message, Sent: sent}, secret, func(to []byte) []byte {
+		if to = jsonrpc.Append(to, m); r.ring.mask.secrets.Load() == nil {
+			return append(to[:0], record.Mask(string(to))...)
+		}
+		return to // the ring knows all secrets
+	})
 }
 
 // status returns the status of a record that ends an exchange. The codes of a host are words.
@@ -183,23 +191,25 @@ type cause struct {
 var seed = maphash.MakeSeed()
 
 func (c *causes) put(id uint64, r *event.Record) {
+	w := cause{r.Server, r.Method, r.Target, maphash.Bytes(seed, r.Arguments), id}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.waiting) < maxPending {
-		c.waiting = append(c.waiting, cause{r.Server, r.Method, r.Target, maphash.Bytes(seed, r.Arguments), id})
+		c.waiting = append(c.waiting, w)
 	}
 }
 
 // take removes and returns the exchange that caused a request, or 0.
 func (c *causes) take(server, method string, p *parts) uint64 {
+	arguments := maphash.Bytes(seed, p.arguments)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.waiting {
-		w := c.waiting[i]
-		if w.server == server && w.method == method && w.target == p.target &&
-			w.arguments == maphash.Bytes(seed, p.arguments) {
+		w := &c.waiting[i]
+		if w.arguments == arguments && w.target == p.target && w.server == server && w.method == method {
+			id := w.id
 			c.waiting = slices.Delete(c.waiting, i, i+1)
-			return w.id
+			return id
 		}
 	}
 	return 0

@@ -23,20 +23,26 @@ type Ring struct {
 	maxSlots int // maxSummaries, and less in tests
 	maxBytes int // maxBodies, and less in tests
 	log      atomic.Pointer[func(Line)]
+	buffers  sync.Pool // of *[]byte, for the texts of frames before they are masked
 
 	mu        sync.Mutex // guards the fields below
 	last      uint64     // id of the newest exchange
-	exchanges []Exchange // by id modulo maxSlots
+	exchanges []slot     // by id modulo maxSlots
 	processes []uint64   // ids of the newest processes, at most maxProcesses
-	frames    map[uint64][]Frame
-	order     []uint64 // the exchange of each frame that is held, the oldest first
-	size      int      // of the frames that are held
+	order     []uint64   // the exchange of each frame that is held, the oldest first
+	size      int        // of the frames that are held
 	watchers  map[*Watcher]struct{}
+}
+
+// A slot holds an exchange and its frames.
+type slot struct {
+	Exchange
+	frames []Frame
 }
 
 // New returns an empty ring. The options may be nil.
 func New(o *Options) *Ring {
-	r := &Ring{maxSlots: maxSummaries, maxBytes: maxBodies, frames: map[uint64][]Frame{},
+	r := &Ring{maxSlots: maxSummaries, maxBytes: maxBodies,
 		watchers: map[*Watcher]struct{}{}, mask: &masker{}}
 	if o != nil && o.Always {
 		r.keeping.Add(1)
@@ -75,14 +81,14 @@ func (r *Ring) begin(x *Exchange) uint64 {
 	defer r.mu.Unlock()
 	r.last++
 	x.ID = r.last
-	if slot := r.slot(x.ID); slot < len(r.exchanges) {
-		r.forget(r.exchanges[slot].ID)
-		r.exchanges[slot] = *x
+	if i := r.slot(x.ID); i < len(r.exchanges) {
+		r.forget(&r.exchanges[i])
+		r.exchanges[i].Exchange = *x
 	} else {
 		if n := len(r.exchanges); n == cap(r.exchanges) { // append grows large slices by a quarter only
 			r.exchanges = slices.Grow(r.exchanges, min(max(n, minGrowth), r.maxSlots-n))
 		}
-		r.exchanges = append(r.exchanges, *x)
+		r.exchanges = append(r.exchanges, slot{Exchange: *x})
 	}
 	if x.Hop == Process {
 		r.processes = append(r.processes[max(len(r.processes)-maxProcesses+1, 0):], x.ID)
@@ -94,9 +100,9 @@ func (r *Ring) begin(x *Exchange) uint64 {
 func (r *Ring) slot(id uint64) int { return int((id - 1) % uint64(r.maxSlots)) } //nolint:gosec // less than maxSlots
 
 // find returns an exchange that is held, or nil. The caller holds the mutex.
-func (r *Ring) find(id uint64) *Exchange {
-	if slot := r.slot(id); id > 0 && slot < len(r.exchanges) && r.exchanges[slot].ID == id {
-		return &r.exchanges[slot]
+func (r *Ring) find(id uint64) *slot {
+	if i := r.slot(id); id > 0 && i < len(r.exchanges) && r.exchanges[i].ID == id {
+		return &r.exchanges[i]
 	}
 	return nil
 }
@@ -106,7 +112,7 @@ func (r *Ring) update(id uint64, change func(x *Exchange)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if x := r.find(id); x != nil {
-		change(x)
+		change(&x.Exchange)
 		r.notify(id)
 	}
 }
@@ -149,7 +155,10 @@ func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	}
 	f.before = x.Frames
 	x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(f.Size)
-	r.frames[id] = append(r.frames[id], f)
+	if x.frames == nil {
+		x.frames = make([]Frame, 0, firstFrames)
+	}
+	x.frames = append(x.frames, f)
 	r.order = append(r.order, id)
 	r.size += len(f.Text) + frameCost
 	for r.size > r.maxBytes {
@@ -158,29 +167,44 @@ func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	r.notify(id)
 }
 
+// write adds a frame whose text a function appends to a buffer.
+func (r *Ring) write(id uint64, f Frame, secret names, text func(to []byte) []byte) {
+	b, _ := r.buffers.Get().(*[]byte)
+	if b == nil {
+		b = new([]byte)
+	}
+	*b = text((*b)[:0])
+	r.add(id, f, *b, secret)
+	if cap(*b) <= maxBuffer {
+		r.buffers.Put(b)
+	}
+}
+
 // dropFirst drops the oldest frame.
 func (r *Ring) dropFirst() {
-	id := r.order[0]
+	x := r.find(r.order[0])
 	r.order = r.order[1:] // append copies the rest in time
-	frames := r.frames[id]
-	if len(frames) == 0 {
+	if x == nil || len(x.frames) == 0 {
 		return // the exchange is no longer held
 	}
-	r.size -= len(frames[0].Text) + frameCost
-	if frames[0] = (Frame{}); len(frames) == 1 {
-		delete(r.frames, id)
+	r.size -= len(x.frames[0].Text) + frameCost
+	if x.frames[0] = (Frame{}); len(x.frames) == 1 {
+		x.frames = nil
 		return
 	}
-	r.frames[id] = frames[1:]
+	x.frames = x.frames[1:]
 }
 
 // forget drops the frames of an exchange whose slot is used again.
-func (r *Ring) forget(id uint64) {
-	for i := range r.frames[id] {
-		r.size -= len(r.frames[id][i].Text) + frameCost
+func (r *Ring) forget(old *slot) {
+	for i := range old.frames {
+		r.size -= len(old.frames[i].Text) + frameCost
 	}
-	delete(r.frames, id)
-	for len(r.order) > 0 && len(r.frames[r.order[0]]) == 0 {
+	old.frames = nil
+	for len(r.order) > 0 {
+		if x := r.find(r.order[0]); x != nil && len(x.frames) > 0 {
+			break
+		}
 		r.order = r.order[1:]
 	}
 }
@@ -193,7 +217,7 @@ func (r *Ring) Get(id uint64) (x Exchange, frames []Frame, ok bool) {
 	if held == nil {
 		return Exchange{}, nil, false
 	}
-	return *held, slices.Clone(r.frames[id]), true
+	return held.Exchange, slices.Clone(held.frames), true
 }
 
 // Oldest returns when the oldest exchange that is held was queued.
@@ -209,11 +233,11 @@ func (r *Ring) Oldest() (queued time.Time) {
 // Stderr returns the times of the last n lines of standard error that match a query, in order. It reads the
 // last n frames of the newest processes, and no other exchanges.
 func (r *Ring) Stderr(q *Query, n int) (times []time.Time) {
-	copies := make([]candidate, 0, maxProcesses)
+	copies := make([]slot, 0, maxProcesses)
 	r.mu.Lock()
 	for _, id := range r.processes {
-		if x, frames := r.find(id), r.frames[id]; x != nil {
-			copies = append(copies, candidate{*x, slices.Clone(frames[max(len(frames)-n, 0):])})
+		if x := r.find(id); x != nil {
+			copies = append(copies, slot{x.Exchange, slices.Clone(x.frames[max(len(x.frames)-n, 0):])})
 		}
 	}
 	r.mu.Unlock()
@@ -235,16 +259,16 @@ func (r *Ring) Find(q *Query, before uint64, n int) []Exchange {
 	const chunk = 1000 // exchanges that are copied while the ring is locked: less than a millisecond
 	var found []Exchange
 	for id, more := before, true; more && len(found) < n; {
-		var copies []candidate
+		var copies []slot
 		r.mu.Lock()
 		if id == 0 || id > r.last {
 			id = r.last + 1
 		}
 		first := r.last - uint64(len(r.exchanges)) + 1
 		for ; id > first && len(copies) < chunk; id-- {
-			c := candidate{Exchange: *r.find(id - 1)}
+			c := slot{Exchange: r.find(id - 1).Exchange}
 			if q.readsFrames() {
-				c.frames = slices.Clone(r.frames[id-1])
+				c.frames = slices.Clone(r.find(id - 1).frames)
 			}
 			copies = append(copies, c)
 		}
@@ -257,12 +281,6 @@ func (r *Ring) Find(q *Query, before uint64, n int) []Exchange {
 		}
 	}
 	return found
-}
-
-// A candidate is an exchange that a query may match.
-type candidate struct {
-	Exchange
-	frames []Frame
 }
 
 // A Watcher receives the ids of exchanges that are new or changed. While it is open, the ring keeps

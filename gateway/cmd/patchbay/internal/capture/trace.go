@@ -27,7 +27,8 @@ type connection struct {
 	ring           *Ring
 	server, caller string
 
-	observed atomic.Bool // a transport below records the HTTP requests
+	observed atomic.Bool               // a transport below records the HTTP requests
+	target   atomic.Pointer[publicURL] // of the last request that was recorded
 
 	mu       sync.Mutex // guards the fields below
 	process  uint64     // the exchange of the process, or 0
@@ -162,13 +163,15 @@ func (c *connection) frame(f mcp.Frame) {
 	id := c.exchangeOf(f.Sent, m)
 	if c.ring.Keeps() {
 		if f.Method != "" {
-			c.ring.add(id, Frame{Kind: Header, Sent: f.Sent}, headerText(firstLine(&f), f.Header), nil)
+			c.header(id, &f)
 		}
-		text := c.exact
-		if text == nil || f.Sent {
-			text = jsonrpc.Append(nil, m)
-		}
-		c.ring.add(id, Frame{Kind: Message, Sent: f.Sent}, text, c.secrets(f.Sent, m))
+		secret := c.secrets(f.Sent, m)
+		c.ring.write(id, Frame{Kind: Message, Sent: f.Sent}, secret, func(to []byte) []byte {
+			if c.exact != nil && !f.Sent {
+				return append(to, c.exact...)
+			}
+			return jsonrpc.Append(to, m)
+		})
 	} else {
 		c.ring.count(id, len(m.Params)+len(m.Result))
 	}
@@ -198,7 +201,7 @@ func (c *connection) logMessage(params []byte) {
 func (c *connection) withoutMessage(f *mcp.Frame) {
 	id := c.ring.begin(&Exchange{Hop: HTTP, Revision: c.revision, Server: c.server, Caller: c.caller,
 		Method: f.Method, Target: "without a message"})
-	c.ring.add(id, Frame{Kind: Header, Sent: f.Sent}, headerText(firstLine(f), f.Header), nil)
+	c.header(id, f)
 	status := StatusOK
 	if !f.Sent {
 		status = httpStatus(f.Status)
@@ -206,11 +209,15 @@ func (c *connection) withoutMessage(f *mcp.Frame) {
 	c.ring.end(id, status)
 }
 
-func firstLine(f *mcp.Frame) string {
-	if f.Sent {
-		return f.Method
+// header records the HTTP header of a frame.
+func (c *connection) header(id uint64, f *mcp.Frame) {
+	first := f.Method
+	if !f.Sent {
+		first = httpStatus(f.Status)
 	}
-	return httpStatus(f.Status)
+	c.ring.write(id, Frame{Kind: Header, Sent: f.Sent}, nil, func(to []byte) []byte {
+		return appendHeader(to, first, f.Header)
+	})
 }
 
 // exchangeOf returns the exchange that a message belongs to, which it begins for a request.
