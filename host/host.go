@@ -86,9 +86,10 @@ type Options struct {
 	// without "auth" in their settings and servers with "auth": "gateway" use the login of the
 	// local user; see operator.Logins. Default: a store in memory for each principal.
 	Tokens func(principal string) oauthclient.Store
-	// OAuth returns how logins at a server are made. Store and Authorizer are not used. Default: the
-	// program registers itself where that is possible.
-	OAuth func(s *config.Server) *oauthclient.TransportOptions
+	// OAuth returns how logins of a principal at a server are made. The principal is nil for the local
+	// user. Store and Authorizer are not used. Default: the program registers itself where that is
+	// possible.
+	OAuth func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions
 	// LoginCommand returns the command line with which the local user logs in to a server, for
 	// errors. Default: errors contain no command line.
 	LoginCommand func(server string) string

@@ -115,7 +115,7 @@ func (s *Server) credential(e *server.Server, p *mcp.Principal, url string) *Cre
 	c := s.use(key, nil)
 	if c == nil {
 		c = &Credential{server: s, principal: p, url: url, changed: make(chan struct{})}
-		o := s.oauthOptions(e)
+		o := s.oauthOptions(e, p)
 		if o.Base == nil {
 			o.Base = defaultBase()
 		}
@@ -309,7 +309,7 @@ func (c *Credential) Waiting() <-chan struct{} {
 
 // logIn obtains tokens for the requests of the principal.
 func (c *Credential) logIn(ctx context.Context, scopes []string, a oauthclient.Authorizer) error {
-	o := c.server.oauthOptions(c.server.opts.Entry())
+	o := c.server.oauthOptions(c.server.opts.Entry(), c.principal)
 	o.Store, o.Authorizer = c.server.logins.store(c.principal.Key()), a
 	o.Scopes = append(o.Scopes, scopes...)
 	if now, err := c.transport.Status(ctx); err == nil && now != nil && len(scopes) > 0 {
@@ -360,11 +360,11 @@ func (c *Credential) Server() string { return c.server.name }
 // IsOfCallers reports whether each caller logs in to the server.
 func (c *Credential) IsOfCallers() bool { return c.server.opts.Entry().UsesLoginOfCaller() }
 
-// oauthOptions returns the options of logins and requests at the server, without a store.
-func (s *Server) oauthOptions(e *server.Server) oauthclient.TransportOptions {
+// oauthOptions returns the options of logins and requests of a principal at the server, without a store.
+func (s *Server) oauthOptions(e *server.Server, p *mcp.Principal) oauthclient.TransportOptions {
 	o := oauthclient.TransportOptions{}
 	if s.logins.opts.OAuth != nil && e.Config != nil {
-		o = *s.logins.opts.OAuth(e.Config)
+		o = *s.logins.opts.OAuth(e.Config, p)
 	}
 	set := &e.Settings.OAuth
 	if set.ClientID != "" {
@@ -388,7 +388,7 @@ func (s *Server) oauthOptions(e *server.Server) oauthclient.TransportOptions {
 
 // base returns the round tripper below the credentials.
 func (s *Server) base(e *server.Server) http.RoundTripper {
-	if o := s.oauthOptions(e); o.Base != nil {
+	if o := s.oauthOptions(e, nil); o.Base != nil {
 		return o.Base
 	}
 	return defaultBase()

@@ -65,7 +65,7 @@ func TestLoginsAreUsableWhileACredentialIsMade(t *testing.T) {
 	var notes *login.Server
 	var faster *login.Credential
 	calls := 0
-	oauth := func(*config.Server) *oauthclient.TransportOptions {
+	oauth := func(*config.Server, *mcp.Principal) *oauthclient.TransportOptions {
 		if calls++; calls == 1 {
 			all.SetURL("https://gateway.example/connect", nil)
 			faster = credential(t, notes, caller("ann"))

@@ -10,6 +10,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -22,17 +24,17 @@ const (
 	minSecret = 4
 )
 
-// WithServer returns a context for logins at a server, whose requests [Fetches] and [LoginPage]
-// record. r may be nil: then nothing is recorded.
-func (r *Ring) WithServer(ctx context.Context, server string) context.Context {
+// WithLogin returns a context for logins of a principal at a server, whose requests [Fetches] and
+// [LoginPage] record. The principal is nil for the local user. r may be nil: then nothing is recorded.
+func (r *Ring) WithLogin(ctx context.Context, server string, p *mcp.Principal) context.Context {
 	if r == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, connectionKey{}, r.connection(server, ""))
+	return context.WithValue(ctx, connectionKey{}, r.connection(server, callerName(&policy.Caller{Principal: p})))
 }
 
 // Fetches returns the function Wrap of [oauth.FetcherOptions] that records requests as exchanges
-// of the hop oauth, or nil unless the context is a context of [Ring.WithServer] or of a function
+// of the hop oauth, or nil unless the context is a context of [Ring.WithLogin] or of a function
 // for [Ring.Dial].
 func Fetches(ctx context.Context) func(base http.RoundTripper) http.RoundTripper {
 	c, _ := ctx.Value(connectionKey{}).(*connection)

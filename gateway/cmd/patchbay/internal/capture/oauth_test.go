@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
@@ -161,7 +162,7 @@ func (s *loginServer) get(t *testing.T, login *oauthclient.Transport) (token str
 }
 
 func (s *loginServer) transport(ring *capture.Ring, ask oauthclient.Authorizer) *oauthclient.Transport {
-	ctx := ring.WithServer(context.Background(), "acme")
+	ctx := ring.WithLogin(context.Background(), "acme", &mcp.Principal{Subject: "ann"})
 	return oauthclient.NewTransport(s.url, &oauthclient.TransportOptions{Logger: slog.New(slog.DiscardHandler),
 		Base: &http.Transport{DisableKeepAlives: true}, Authorizer: ask, Page: capture.LoginPage(ctx),
 		Client:  oauthclient.Identity{Metadata: oauth.ClientMetadata{RedirectURIs: []string{redirect}, Name: "test"}},
@@ -184,8 +185,8 @@ func TestLoginsAppearWithoutSecrets(t *testing.T) {
 	var ids []uint64
 	text := ""
 	for _, x := range slices.Backward(ring.Find(nil, 0, 1000)) {
-		if x.Hop != capture.OAuth || x.Server != "acme" || !x.IsOver() {
-			t.Errorf("got %+v, want a step of the login at acme that ended", x)
+		if x.Hop != capture.OAuth || x.Server != "acme" || x.Caller != "ann" || !x.IsOver() {
+			t.Errorf("got %+v, want a step of the login of ann at acme that ended", x)
 		}
 		steps = append(steps, x.Method+" "+strings.TrimPrefix(strings.TrimPrefix(x.Target, s.issuer),
 			strings.TrimSuffix(s.url, "/mcp"))+" "+x.Status)
@@ -252,7 +253,7 @@ func TestRefusedLoginsRepeatNoSecrets(t *testing.T) {
 	}))
 	t.Cleanup(as.Close)
 	base := &http.Transport{DisableKeepAlives: true}
-	client := &http.Client{Transport: capture.Fetches(ring.WithServer(t.Context(), "acme"))(base)}
+	client := &http.Client{Transport: capture.Fetches(ring.WithLogin(t.Context(), "acme", nil))(base)}
 	res, err := client.PostForm(as.URL+"/token?code=c-secret-code", url.Values{"code": {"c-secret-code"},
 		"grant_type": {"authorization_code"}})
 	if err != nil {
@@ -283,7 +284,7 @@ func TestRefusedCredentialsAreHidden(t *testing.T) {
 			credentials, encoded, decoded)
 	}))
 	t.Cleanup(as.Close)
-	ctx := ring.WithServer(t.Context(), "acme")
+	ctx := ring.WithLogin(t.Context(), "acme", nil)
 	client := &http.Client{Transport: capture.Fetches(ctx)(&http.Transport{DisableKeepAlives: true})}
 	basic := &http.Request{Header: http.Header{}}
 	basic.SetBasicAuth("client", "s3cret%2Bvalue")

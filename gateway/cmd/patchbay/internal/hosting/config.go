@@ -277,8 +277,8 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		StateKeys: keys, Observer: c.Observer, Logger: f.IO.Logger(),
 		Tokens: func(principal string) oauthclient.Store {
 			return CallerTokens(f, principal)
-		}, OAuth: func(s *config.Server) *oauthclient.TransportOptions {
-			return callerOAuth(f, c, s)
+		}, OAuth: func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions {
+			return callerOAuth(f, c, s, p)
 		}, LoginCommand: func(server string) string {
 			return GatewayLoginLine(f, server)
 		},

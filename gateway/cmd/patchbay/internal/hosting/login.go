@@ -9,6 +9,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
@@ -47,9 +48,11 @@ func (s *prefixedStore) Update(ctx context.Context, key string, change func(old 
 	return s.Store.Update(ctx, s.prefix+key, change)
 }
 
-// callerOAuth returns how callers log in to servers.
-func callerOAuth(f *cmdutil.Factory, c *Config, s *config.Server) *oauthclient.TransportOptions {
-	opts := f.Login.AuthOptions(c.Capture.WithServer(context.Background(), s.Name))
+// callerOAuth returns how a caller logs in to a server.
+func callerOAuth(
+	f *cmdutil.Factory, c *Config, s *config.Server, p *mcp.Principal,
+) *oauthclient.TransportOptions {
+	opts := f.Login.AuthOptions(c.Capture.WithLogin(context.Background(), s.Name, p))
 	opts.Client.Metadata = oauth.ClientMetadata{Name: "Patchbay"}
 	return opts
 }

@@ -95,7 +95,7 @@ func (o *Options) examine(ctx context.Context, server string, d *doctor.Options)
 		return nil, err
 	}
 	d.Dialer = o.Client
-	return doctor.Run(o.Config.Capture.WithServer(ctx, server), t, d), nil
+	return doctor.Run(o.Config.Capture.WithLogin(ctx, server, nil), t, d), nil
 }
 
 // trusted returns a server that the user trusts. The caller may change it.
