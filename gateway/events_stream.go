@@ -21,6 +21,9 @@ const (
 	// eventWriteTimeout limits the time in which a client must read a sent event. It can connect
 	// again, and continue after the last event.
 	eventWriteTimeout = 30 * time.Second
+	// maxExchanges limits the exchanges, of at most 1 MiB, that wait for a reader. exchangeTurn limits
+	// the exchanges that are sent after other events, before more of these events are sent.
+	maxExchanges, exchangeTurn = 8, 512
 )
 
 func eventRoutes() []*adminRoute {
@@ -97,10 +100,13 @@ func (a *admin) streamEvents(w http.ResponseWriter, r *adminRequest) {
 func exchanges(
 	ctx context.Context, wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64],
 ) <-chan adminEvent {
-	events := make(chan adminEvent)
+	events := make(chan adminEvent, maxExchanges)
 	go func() { // ends with ctx
 		for exchange, missed := range wire(ctx) {
 			e := adminEvent{Type: eventExchange, Time: time.Now().UTC(), Missed: missed, Detail: exchange}
+			if exchange == nil {
+				e.Type = eventGap
+			}
 			select {
 			case events <- e:
 			case <-ctx.Done():
@@ -164,7 +170,7 @@ func (e *eventReader) run(a *admin, r *adminRequest) {
 				return
 			}
 		}
-		if e.out.Flush() != nil {
+		if !e.sendExchanges() || e.out.Flush() != nil {
 			return
 		}
 		if len(events) > 0 {
@@ -188,6 +194,21 @@ func (e *eventReader) run(a *admin, r *adminRequest) {
 	}
 }
 
+// sendExchanges sends exchanges that wait, at most exchangeTurn.
+func (e *eventReader) sendExchanges() bool {
+	for range exchangeTurn {
+		select {
+		case exchange := <-e.wire:
+			if !e.send(&exchange) {
+				return false
+			}
+		default:
+			return true
+		}
+	}
+	return true
+}
+
 // gap sends an event that reports the loss of others.
 func (e *eventReader) gap(missed uint64) bool {
 	event := &adminEvent{Type: eventGap, Time: time.Now().UTC(), Missed: missed}
@@ -196,6 +217,9 @@ func (e *eventReader) gap(missed uint64) bool {
 
 // send sends an event, unless the client selected other types.
 func (e *eventReader) send(event *adminEvent) bool {
+	if event.Type == eventGap {
+		return e.gap(event.Missed)
+	}
 	if e.types != nil && !slices.Contains(e.types, event.Type) {
 		return true
 	}

@@ -47,4 +47,5 @@ func (r *Ring) WireText(id uint64) []byte {
 const (
 	MaxFrame   = maxFrame
 	MaxChanged = maxChanged
+	MaxUnread  = maxUnread
 )

@@ -289,6 +289,7 @@ type Watcher struct {
 	ring    *Ring
 	wake    chan struct{} // holds a token while there is something to read
 	closing sync.Once
+	most    int                 // ids that changed holds
 	changed map[uint64]struct{} // guarded by the mutex of the ring
 	reload  bool                // ids were lost; guarded by the mutex of the ring
 	lost    uint64              // changes whose ids were lost; guarded by the mutex of the ring
@@ -299,8 +300,10 @@ type Watcher struct {
 const maxChanged = 1000
 
 // Watch returns a Watcher of all later changes.
-func (r *Ring) Watch() *Watcher {
-	w := &Watcher{ring: r, wake: make(chan struct{}, 1), changed: map[uint64]struct{}{}}
+func (r *Ring) Watch() *Watcher { return r.watch(maxChanged) }
+
+func (r *Ring) watch(most int) *Watcher {
+	w := &Watcher{ring: r, wake: make(chan struct{}, 1), most: most, changed: map[uint64]struct{}{}}
 	r.keeping.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,7 +314,7 @@ func (r *Ring) Watch() *Watcher {
 // notify reports a change to all watchers. The caller holds the mutex.
 func (r *Ring) notify(id uint64) {
 	for w := range r.watchers {
-		if len(w.changed) >= maxChanged {
+		if len(w.changed) >= w.most {
 			w.lost += uint64(len(w.changed))
 			clear(w.changed)
 			w.reload = true

@@ -17,36 +17,41 @@ type wireExchange struct {
 	Omitted int     `json:"omitted,omitzero"` // frames that are not listed
 }
 
+// maxUnread limits the changed exchanges that a reader of the wire did not read yet: the exchanges
+// of seconds under a high load.
+const maxUnread = 16_384
+
 // Wire returns an iterator for the option Wire of a gateway. Until ctx ends, the iterator yields
-// each exchange that ends, with its frames, and the number of changes that a slow reader lost
-// before the exchange.
+// each exchange that ends, with its frames, once: a message after the end does not repeat the
+// exchange. If a slow reader lost changes, the iterator yields nil and their number.
 func (r *Ring) Wire(ctx context.Context) iter.Seq2[json.RawMessage, uint64] {
 	return func(yield func(json.RawMessage, uint64) bool) {
-		w := r.Watch()
+		w := r.watch(maxUnread)
 		defer w.Close()
-		for missed := uint64(0); ; {
-			ids, reload, err := w.Next(ctx)
+		yielded := make([]uint64, r.maxSlots) // ids as in the ring, which holds no older exchange
+		for {
+			ids, _, err := w.Next(ctx)
 			if err != nil {
 				return
 			}
-			if missed += w.Lost(); reload { // the newest exchange carries the number
-				for _, x := range r.Find(nil, 0, 1) {
-					ids = append(ids, x.ID)
-				}
-			}
+			missed := w.Lost()
 			for _, id := range ids {
 				x, frames, ok := r.Get(id)
-				if !ok {
+				if !ok && yielded[r.slot(id)] != id {
 					missed++
 				}
-				if !x.IsOver() {
+				if !x.IsOver() || yielded[r.slot(id)] == id {
 					continue
 				}
+				yielded[r.slot(id)] = id
 				text, err := json.Marshal(onWire(&x, frames))
-				if err == nil && !yield(text, missed) { // never fails
+				if missed > 0 && !yield(nil, missed) || err == nil && !yield(text, 0) { // err is nil
 					return
 				}
 				missed = 0
+			}
+			if missed > 0 && !yield(nil, missed) {
+				return
 			}
 		}
 	}
