@@ -33,17 +33,13 @@ var publicHeaders = []string{
 	headerVersion, headerMethod, headerName, headerLastEvent,
 }
 
-// publicHeader returns a header without secrets: the header itself if all of its values are public.
 func publicHeader(header http.Header) http.Header {
-	public, isCopy := header, false
+	public := header // mostly without a copy
 	for name := range header {
-		if slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
-			continue
+		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
+			public = maps.Clone(public)
+			public[name] = []string{"[hidden]"}
 		}
-		if !isCopy {
-			public, isCopy = maps.Clone(header), true
-		}
-		public[name] = []string{"[hidden]"}
 	}
 	return public
 }
