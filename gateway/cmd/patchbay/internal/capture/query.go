@@ -19,7 +19,13 @@ import (
 // for a time of this day or 2026-11-29T12:01:07Z: an exchange matches if it is in progress at or
 // after from, and at or before to. dur:>V and dur:<V compare durations, status:>V and status:<V
 // the code.
-type Query struct{ terms []term }
+type Query struct {
+	terms []term
+	only  func(x *Exchange) bool // see Only
+}
+
+// Only makes the query select only exchanges for which allows returns true; nil allows all.
+func (q *Query) Only(allows func(x *Exchange) bool) { q.only = allows }
 
 type term struct {
 	field string
@@ -179,6 +185,9 @@ func (q *Query) readsFrames() bool {
 func (q *Query) matches(x *Exchange, frames []Frame) bool {
 	if q == nil {
 		return true
+	}
+	if q.only != nil && !q.only(x) {
+		return false
 	}
 	for i := range q.terms {
 		if t := &q.terms[i]; t.matches(x, frames) == t.not {

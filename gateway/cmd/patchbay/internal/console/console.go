@@ -75,6 +75,9 @@ type Options struct {
 	// Connect returns a connection to a server as the principal p, which must use the names of the
 	// server. Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
+	// Opens reports whether the principal p may use a server, as Connect does. Default: every principal
+	// may use all servers.
+	Opens func(p *mcp.Principal, server string) bool
 	// Dial returns a new connection to a server, for runs in a revision that a person selects in
 	// Explore. Default: a person cannot select a revision.
 	Dial func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
@@ -171,6 +174,7 @@ func New(o *Options) (*Console, error) {
 		c.opts.Questions = &question.Desk{}
 	}
 	c.site = page.NewSite(c.opts.Admin, c.opts.Logger)
+	c.site.Opens = c.opts.Opens
 	var err error
 	if c.assets, err = readAssets(); err != nil {
 		return nil, err

@@ -13,17 +13,21 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
 
 // dispatch serves a request for a route.
 func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
+	err := o.checkServers(r)
 	switch {
+	case o.Act != nil:
+		c.act(w, r, o, err)
+	case err != nil:
+		c.showProblem(w, r, err)
 	case o.Serve != nil:
 		if err := o.Serve(w, r); err != nil {
 			c.showProblem(w, r, err)
 		}
-	case o.Act != nil:
-		c.act(w, r, o)
 	default:
 		v, err := o.View(r)
 		if err != nil {
@@ -34,10 +38,27 @@ func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
 	}
 }
 
-// act runs an action, and responds to a script with JSON and to a browser without scripts with a
-// redirect.
-func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route) {
-	out, err := o.Act(r)
+// checkServers returns an error for a server that the person may not use, unless the route serves such requests.
+func (o *route) checkServers(r *page.Request) error {
+	if o.AnyServer || r.Principal == nil {
+		return nil
+	}
+	_ = r.ParseForm() // the handler parses an invalid form in the same way
+	for _, name := range r.Form["server"] {
+		if !r.Opens(name) {
+			return servers.Unknown(name)
+		}
+	}
+	return nil
+}
+
+// act runs an action unless a check failed with err, and responds to a script with JSON and to a browser
+// without scripts with a redirect.
+func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route, err error) {
+	var out *page.Outcome
+	if err == nil {
+		out, err = o.Act(r)
+	}
 	switch {
 	case err != nil && isScript(r.Request):
 		status, _ := statusOf(err)

@@ -126,8 +126,11 @@ func (c *Console) left(p *shownPage, out *streamWriter) error {
 
 // sendPass sends the fragments that changed since the last pass.
 func (c *Console) sendPass(p *shownPage, pass int, out *streamWriter) (every time.Duration, err error) {
-	v, err := p.route.View(p.Request)
+	var v *page.View
 	var events []event
+	if err = p.route.checkServers(p.Request); err == nil {
+		v, err = p.route.View(p.Request)
+	}
 	if err == nil {
 		every = v.Every
 		badges := c.badges(p.Request)

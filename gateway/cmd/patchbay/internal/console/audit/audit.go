@@ -31,7 +31,7 @@ var templates embed.FS
 func New(site *page.Site) *page.Screen {
 	s := &screen{chain: chain{site: site}}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
-		{Path: "/audit", Role: page.RoleViewer, Title: "Audit", Key: "a", Order: 48, View: s.view}}}
+		{Path: "/audit", Role: page.RoleViewer, AnyServer: true, Title: "Audit", Key: "a", Order: 48, View: s.view}}}
 }
 
 // A screen contains the last check of the log.

@@ -99,7 +99,8 @@ func (c *calls) view(r *page.Request) (*page.View, error) {
 	for i := range held {
 		one := &held[i]
 		text := strings.ToLower(one.Method + " " + one.Target + " " + one.Server + " " + one.Caller + " " + one.Words())
-		if slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }) {
+		if !r.Opens(one.Server) ||
+			slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }) {
 			continue
 		}
 		p.Calls = append(p.Calls, *one)

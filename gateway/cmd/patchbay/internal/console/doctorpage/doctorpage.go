@@ -68,7 +68,7 @@ func New(site *page.Site, examine Examine) *Doctor { return &Doctor{site: site, 
 // Screen returns the screen.
 func (d *Doctor) Screen() *page.Screen {
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
-		{Path: "/doctor", Role: page.RoleViewer, Title: "Doctor", View: d.view},
+		{Path: "/doctor", Role: page.RoleViewer, AnyServer: true, Title: "Doctor", View: d.view},
 		{Path: "/doctor/run", Role: page.RoleOperator, Act: d.run},
 	}}
 }
@@ -76,13 +76,13 @@ func (d *Doctor) Screen() *page.Screen {
 // Of returns the fragment with the examination of a server, which part/examination renders. For a server that
 // fails, the visit of a person who reads its output begins an examination. The data of the fragment is nil for
 // another server.
-func (d *Doctor) Of(r *page.Request, s *servers.Row, readsOutput bool) page.Fragment {
+func (d *Doctor) Of(r *page.Request, s *servers.Row) page.Fragment {
 	var e *Examination
 	if d != nil && s != nil && (s.Kind() == "bad" || s.State == status.Auth) {
-		if e = d.seen(r, s.Name, readsOutput); readsOutput && e.Running == "" && s.Since.After(e.Began) &&
+		if e = d.seen(r, s.Name); r.ReadsOutput(s.Name) && e.Running == "" && s.Since.After(e.Began) &&
 			time.Since(e.Began) > pause {
 			d.begin(s.Name, false)
-			e = d.seen(r, s.Name, readsOutput)
+			e = d.seen(r, s.Name)
 		}
 	}
 	return page.Fragment{ID: "examination", Part: "examination", Data: e}
@@ -93,21 +93,21 @@ func (d *Doctor) view(r *page.Request) (*page.View, error) {
 	if err := servers.Check(r, server); err != nil {
 		return nil, err
 	}
-	e := d.seen(r, server, r.Role.Grants(page.RoleOperator))
+	e := d.seen(r, server)
 	return &page.View{Title: "Doctor: " + server, Template: "doctor", Data: e,
 		Fragments: []page.Fragment{{ID: "examination", Part: "examination", Data: e}}}, nil
 }
 
 // seen returns the last examination of a server as a person sees it. The observations contain standard error
 // and the environment: only a person who reads the output of the server sees them.
-func (d *Doctor) seen(r *page.Request, server string, readsOutput bool) *Examination {
+func (d *Doctor) seen(r *page.Request, server string) *Examination {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := Examination{Server: server}
 	if at := d.index(server); at >= 0 {
 		e = *d.all[at]
 	}
-	if !readsOutput {
+	if !r.ReadsOutput(server) {
 		e.Report, e.Stderr, e.Checks = "", nil, slices.Clone(e.Checks)
 		for i := range e.Checks {
 			e.Checks[i].Seen = nil

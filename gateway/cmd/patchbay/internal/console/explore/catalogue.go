@@ -282,7 +282,6 @@ type catalogue struct {
 	Began    time.Time // of loading
 	Loaded   bool
 	Err      string
-	Refused  bool // the person may not connect
 	Info     mcp.Implementation
 	Revision string
 	About    string // instructions of the server
@@ -299,13 +298,6 @@ func (c *catalogue) find(kind itemKind, name string) *item {
 		return nil
 	}
 	return c.Items[kind][at]
-}
-
-// readsOutput reports whether the person is an operator who may connect to the server of the catalogue, which
-// may be nil. Others see neither standard error nor the observations of the doctor.
-func (c *catalogue) readsOutput(r *page.Request) bool {
-	mayConnect := r.Principal == nil || c != nil && c.Loaded && !c.Refused
-	return r.Role.Grants(page.RoleOperator) && mayConnect
 }
 
 // catalogues contains the catalogues of servers. It is safe for concurrent use.
@@ -372,7 +364,6 @@ func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) 
 	defer cancel()
 	loaded := &catalogue{Loaded: true, Items: map[itemKind][]*item{}, Problems: map[itemKind]string{}}
 	transport, err := c.connect(ctx, server, p)
-	loaded.Refused = err != nil
 	var client *mcp.Client
 	if err == nil {
 		client, err = mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.site.Logger})

@@ -106,7 +106,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 	e.catalogues = &catalogues{site: site, connect: e.opts.Connect, all: map[runsKey]*catalogue{},
 		stale: map[runsKey]bool{}}
 	s := &page.Screen{Templates: templates, Heard: e.heard, Routes: []*page.Route{
-		{Path: "/explore", Role: page.RoleViewer, Title: "Explore", Key: "e", Order: 20, View: e.view},
+		{Path: "/explore", Role: page.RoleViewer, AnyServer: true, Title: "Explore", Key: "e", Order: 20, View: e.view},
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
 		{Path: "/explore/again", Role: page.RoleOperator, Act: e.actAgain},
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
@@ -289,8 +289,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 	if p.Server != nil {
 		p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
 	}
-	readsOutput := p.Catalogue.readsOutput(r)
-	p.Doctor = e.opts.Doctor.Of(r, p.Server, readsOutput)
+	p.Doctor = e.opts.Doctor.Of(r, p.Server)
 	if p.Server == nil && at.Server != "" {
 		return nil, servers.Unknown(at.Server)
 	}
@@ -298,7 +297,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 		return p, nil
 	}
 	e.addSubscriptions(r, p)
-	if readsOutput && (!p.Catalogue.Loaded || p.Catalogue.Err != "") { // the server does not respond
+	if r.ReadsOutput(p.At.Server) && (!p.Catalogue.Loaded || p.Catalogue.Err != "") { // the server does not respond
 		p.Stderr = stderrOf(r, p.At.Server)
 	}
 	e.selectItem(p)

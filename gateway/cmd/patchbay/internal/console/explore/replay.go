@@ -33,6 +33,9 @@ func (e *explorer) actReplay(r *page.Request) (*page.Outcome, error) {
 	if err := servers.Check(r, recorded.Server); err != nil {
 		return nil, err
 	}
+	if !r.Opens(recorded.Server) {
+		return nil, servers.Unknown(recorded.Server)
+	}
 	next := e.replayed(r, recorded)
 	problem := ""
 	switch {

@@ -41,6 +41,7 @@ func TestStandardErrorIsForOperatorsWhoMayConnect(t *testing.T) {
 			who, role, _ := strings.Cut(r.Header.Get("X-Person"), " ")
 			return &mcp.Principal{Subject: who}, page.Role(role), nil
 		}
+		o.Opens = func(p *mcp.Principal, _ string) bool { return p.Subject != "eve" }
 		o.Connect = func(_ context.Context, _ string, p *mcp.Principal) (mcp.Transport, error) {
 			if p.Subject == "eve" {
 				return nil, errors.New("unknown server for eve")
@@ -81,7 +82,7 @@ func TestStandardErrorIsForOperatorsWhoMayConnect(t *testing.T) {
 		consoletest.Await(t, want, see("/explore", "ann operator"))
 	}
 	for _, at := range [][2]string{{"/explore", "bob viewer"}, {"/explore", "eve operator"}, {"/server", "bob viewer"},
-		{"/doctor", "bob viewer"}} {
+		{"/server", "eve operator"}, {"/doctor", "bob viewer"}, {"/doctor", "eve operator"}} {
 		check(at[0], at[1], consoletest.Await(t, "correct it", see(at[0], at[1])))
 	}
 }

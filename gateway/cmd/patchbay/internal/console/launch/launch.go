@@ -50,6 +50,10 @@ func New(o *Options) (*console.Console, error) {
 			}
 			return mcp.InMemory(h), nil
 		},
+		Opens: func(p *mcp.Principal, server string) bool {
+			_, err := o.Gateway.CallerEndpoint(p, gateway.Route{Server: server})
+			return err == nil
+		},
 		Dial: o.dial, Target: o.target, Examine: o.examine}
 	if o.Sources != nil {
 		opts.Logs, opts.Questions = &o.Sources.logs, &o.Sources.questions

@@ -123,6 +123,7 @@ type filter struct {
 	Server, Source string
 	Level          string // the lowest level; entries without a level count as info
 	Text           string // a part of the text, in any case
+	opens          func(server string) bool
 }
 
 func (f *filter) matches(e *Entry) bool {
@@ -130,7 +131,8 @@ func (f *filter) matches(e *Entry) bool {
 	if level < 0 {
 		level = slices.Index(levels, "info")
 	}
-	return (f.Server == "" || e.Server == f.Server) && (f.Source == "" || e.Source == f.Source) &&
+	return (e.Server == "" || f.opens(e.Server)) && (f.Server == "" || e.Server == f.Server) &&
+		(f.Source == "" || e.Source == f.Source) &&
 		level >= slices.Index(levels, f.Level) &&
 		(f.Text == "" || strings.Contains(strings.ToLower(e.Text), strings.ToLower(f.Text)))
 }

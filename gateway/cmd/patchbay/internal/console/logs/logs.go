@@ -56,7 +56,8 @@ func (r *Row) Kind() string {
 func (r *Book) view(req *page.Request) (*page.View, error) {
 	q := req.URL.Query()
 	p := &logsPage{
-		filter:  filter{Server: q.Get("server"), Source: q.Get("source"), Level: q.Get("level"), Text: q.Get("q")},
+		filter: filter{Server: q.Get("server"), Source: q.Get("source"), Level: q.Get("level"), Text: q.Get("q"),
+			opens: req.Opens},
 		Sources: []string{Stderr, Stdout, Server, Patchbay}, Levels: levels,
 		Follow: q.Get("follow") != "off", Wrap: q.Get("wrap") != "off", Toggle: map[string]string{}}
 	if p.Level != "" && !slices.Contains(levels, p.Level) {

@@ -115,6 +115,10 @@ type Route struct {
 	Serve  func(w http.ResponseWriter, r *Request) error
 	Post   bool // Serve is for POST
 	Stream bool // Serve takes as long as the browser reads
+	// AnyServer also serves requests with the parameter server of a server that the person may not use.
+	// The route must show no output of the server then: see [Request.ReadsOutput]. Default: the person
+	// is told that the server does not exist.
+	AnyServer bool
 }
 
 // Method returns the method of a route.
@@ -192,6 +196,18 @@ type Request struct {
 	Check func() bool
 
 	site *Site
+}
+
+// Opens reports whether the person may use a server: its key or login must grant the server. The local
+// user may use all.
+func (r *Request) Opens(server string) bool {
+	return r.Principal == nil || r.site.Opens == nil || r.site.Opens(r.Principal, server)
+}
+
+// ReadsOutput reports whether the person is an operator who may use a server. Others see neither
+// standard error nor log lines, messages, and the observations of the doctor.
+func (r *Request) ReadsOutput(server string) bool {
+	return r.Role.Grants(RoleOperator) && r.Opens(server)
 }
 
 // Get decodes the response of the admin API to a path with its query, such as /servers. It returns

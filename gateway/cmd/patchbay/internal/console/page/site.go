@@ -16,6 +16,8 @@ import (
 // concurrent use.
 type Site struct {
 	Logger *slog.Logger
+	// Opens reports whether a principal may use a server. Default: every principal may use all servers.
+	Opens func(p *mcp.Principal, server string) bool
 
 	admin   func(p *mcp.Principal) *http.Client
 	ctx     context.Context // ends with End

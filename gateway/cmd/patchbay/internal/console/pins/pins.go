@@ -38,7 +38,7 @@ var templates embed.FS
 func New() *page.Screen {
 	s := &screen{}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
-		{Path: "/pins", Role: page.RoleViewer, Title: "Pins", Key: "p", Order: 40, View: s.view},
+		{Path: "/pins", Role: page.RoleViewer, AnyServer: true, Title: "Pins", Key: "p", Order: 40, View: s.view},
 		{Path: "/pins/approve", Role: page.RoleOperator, Act: approve},
 	}}
 }

@@ -23,8 +23,8 @@ var templates embed.FS
 func New(ring *capture.Ring) *page.Screen {
 	s := &screen{ring: ring}
 	routes := []*page.Route{
-		{Path: "/policy", Role: page.RoleViewer, Title: "Policy", Key: "y", Order: 45, View: s.view},
-		{Path: "/policy/explain", Role: page.RoleOperator, Act: s.explain},
+		{Path: "/policy", Role: page.RoleViewer, AnyServer: true, Title: "Policy", Key: "y", Order: 45, View: s.view},
+		{Path: "/policy/explain", Role: page.RoleOperator, AnyServer: true, Act: s.explain},
 	}
 	if ring != nil {
 		routes = append(routes, &page.Route{Path: "/policy/compare", Role: page.RoleOperator, Act: s.compare})

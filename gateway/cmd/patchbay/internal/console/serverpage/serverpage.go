@@ -40,7 +40,7 @@ type screen struct {
 func New(site *page.Site, doctor *doctorpage.Doctor) *page.Screen {
 	s := &screen{site: site, doctor: doctor}
 	return &page.Screen{Templates: templates, Routes: []*page.Route{
-		{Path: "/server", Role: page.RoleViewer, Title: "Server", View: s.view},
+		{Path: "/server", Role: page.RoleViewer, AnyServer: true, Title: "Server", View: s.view},
 		{Path: "/server/login", Role: page.RoleOperator, Act: s.login},
 		{Path: "/server/logout", Role: page.RoleOperator, Act: s.logout},
 	}}
@@ -81,8 +81,8 @@ func (s *server) Refused() (n uint64) {
 // A tab is a part of the page.
 type tab struct{ Name, Title, URL string }
 
-// stderrTab is the tab with standard error. Only operators see the tab, because standard error may
-// describe requests of other callers.
+// stderrTab is the tab with standard error. Only operators who may use the server see the tab, because standard
+// error may describe requests of other callers.
 const stderrTab = "stderr"
 
 // tabs are the tabs in their order.
@@ -135,11 +135,13 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.Name == p.Tab }) {
 		p.Tab = tabs[0].Name
 	}
-	if p.Tab == stderrTab && !p.Operates() {
-		return nil, &gateway.Problem{Status: http.StatusForbidden, Detail: "standard error requires the role operator"}
+	readsOutput := r.ReadsOutput(name)
+	if p.Tab == stderrTab && !readsOutput {
+		return nil, &gateway.Problem{Status: http.StatusForbidden,
+			Detail: "standard error requires the role operator and access to the server"}
 	}
 	for _, t := range tabs {
-		if t.Name == stderrTab && !p.Operates() {
+		if t.Name == stderrTab && !readsOutput {
 			continue
 		}
 		var err error
@@ -153,7 +155,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	add := func(f page.Fragment) { v.Fragments = append(v.Fragments, f) }
 	switch p.Tab {
 	case "info":
-		p.Doctor = s.doctor.Of(r, &p.Server.Row, p.Operates())
+		p.Doctor = s.doctor.Of(r, &p.Server.Row)
 		add(page.Fragment{ID: "server-info", Part: "info", Data: p})
 		add(p.Doctor)
 	case "instances":

@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host/status"
 )
@@ -147,7 +148,10 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	}
 	var due []string
 	for _, t := range p.Tasks {
-		if t.Role = r.Role; !t.HasEnded() && time.Since(t.Checked) >= askAfter {
+		if t.Role = r.Role; !r.Opens(t.Server) {
+			t.Role = page.RoleViewer
+		}
+		if !t.HasEnded() && time.Since(t.Checked) >= askAfter {
 			due = append(due, t.ID)
 		}
 	}
@@ -215,6 +219,9 @@ func (s *screen) result(r *page.Request) (*page.View, error) {
 	p := &resultPage{task: &task{Role: r.Role}}
 	if err := r.Post("/tasks/"+url.PathEscape(r.URL.Query().Get("task"))+":result", nil, p.task); err != nil {
 		return nil, err
+	}
+	if !r.Opens(p.Server) {
+		return nil, servers.Unknown(p.Server)
 	}
 	if len(p.Result) <= maxShown {
 		_ = json.Unmarshal(p.Result, &p.Content) // after an error, the page shows only the JSON

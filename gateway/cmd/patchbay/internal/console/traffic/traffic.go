@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/chart"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
 
 const (
@@ -153,6 +154,41 @@ type frameRow struct {
 	Pretty string // the text with indentation, if it is JSON; numbers and strings keep their source text
 }
 
+// allowed returns a function that reports whether a person may read an exchange, or nil for the local user, who may
+// read all. The person must be able to use the server of the exchange, and all servers for an exchange without a
+// server, which may contain the lists of all.
+func allowed(r *page.Request) func(x *capture.Exchange) bool {
+	if r.Principal == nil {
+		return nil
+	}
+	list, err := servers.List(r)
+	opened := map[string]bool{"": err == nil}
+	for i := range list {
+		opened[list[i].Name] = r.Opens(list[i].Name)
+		opened[""] = opened[""] && opened[list[i].Name]
+	}
+	return func(x *capture.Exchange) bool { return opened[x.Server] }
+}
+
+// queryOf parses the query of a person, which selects only exchanges that the person may read, also after an error.
+func queryOf(r *page.Request, text string) (*capture.Query, error) {
+	q, err := capture.ParseQuery(text)
+	if err != nil {
+		q = &capture.Query{}
+	}
+	q.Only(allowed(r))
+	return q, err
+}
+
+// get returns an exchange that a person may read. Views must call get in place of the ring.
+func (s screen) get(r *page.Request, id uint64) (x capture.Exchange, frames []capture.Frame, ok bool) {
+	x, frames, ok = s.ring.Get(id)
+	if allows := allowed(r); ok && allows != nil && !allows(&x) {
+		return capture.Exchange{}, nil, false
+	}
+	return x, frames, ok
+}
+
 func (s screen) view(r *page.Request) (*page.View, error) {
 	q := r.URL.Query()
 	p := &trafficPage{Query: q.Get("q")}
@@ -166,7 +202,7 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 	if p.HAR, err = page.Link("/traffic/export", "q", p.Query, "format", "har"); err != nil {
 		return nil, err
 	}
-	query, err := capture.ParseQuery(p.Query)
+	query, err := queryOf(r, p.Query)
 	if err != nil {
 		p.Problem = err.Error()
 	}
@@ -190,7 +226,7 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 	}
 	fragments = append(fragments, page.Fragment{ID: "lanes", Part: "lanes", Version: s.lanes(p, query), Data: p})
 	if selected != 0 {
-		p.Selected = s.exchangePage(selected, q)
+		p.Selected = s.exchangePage(r, selected, q)
 		if p.Selected == nil {
 			p.Missing = q.Get("id")
 		} else {
@@ -215,8 +251,8 @@ func (s screen) exchangeRow(x capture.Exchange, query, before string, selected u
 }
 
 // exchangePage returns an exchange with its frames, or nil if it is no longer held.
-func (s screen) exchangePage(id uint64, q url.Values) *exchangePage {
-	x, frames, ok := s.ring.Get(id)
+func (s screen) exchangePage(r *page.Request, id uint64, q url.Values) *exchangePage {
+	x, frames, ok := s.get(r, id)
 	if !ok {
 		return nil
 	}
@@ -241,7 +277,7 @@ func (s screen) exchangePage(id uint64, q url.Values) *exchangePage {
 		p.Frames = append(p.Frames, row)
 	}
 	other, _ := strconv.ParseUint(q.Get("with"), 10, 64)
-	if _, with, ok := s.ring.Get(other); ok {
+	if _, with, ok := s.get(r, other); ok {
 		p.Other = other
 		words := []string{"q", query, "id", strconv.FormatUint(id, 10), "with", strconv.FormatUint(other, 10)}
 		if !p.Exact {
@@ -260,7 +296,7 @@ func (s screen) exchangePage(id uint64, q url.Values) *exchangePage {
 // export writes the exchanges that match the query of the URL to a file: all, or the exchange "id".
 func (s screen) export(w http.ResponseWriter, r *page.Request) error {
 	q := r.URL.Query()
-	ids, err := s.exported(q.Get("q"), q.Get("id"))
+	ids, err := s.exported(r, q.Get("q"), q.Get("id"))
 	write, name := s.ring.WriteRecording, "traffic.jsonl"
 	if q.Get("format") == "har" {
 		write, name = s.ring.WriteHAR, "traffic.har"
@@ -279,15 +315,18 @@ func (s screen) export(w http.ResponseWriter, r *page.Request) error {
 }
 
 // exported returns the exchanges to export, the oldest first.
-func (s screen) exported(query, id string) (ids []uint64, err error) {
+func (s screen) exported(r *page.Request, query, id string) (ids []uint64, err error) {
 	if id != "" {
 		n, err := strconv.ParseUint(id, 10, 64)
 		if err != nil {
 			return nil, &gateway.Problem{Status: http.StatusBadRequest, Detail: "invalid id: must be a number"}
 		}
+		if _, _, ok := s.get(r, n); !ok {
+			return nil, fmt.Errorf("exchange %d is not recorded any more", n)
+		}
 		return []uint64{n}, nil
 	}
-	q, err := capture.ParseQuery(query)
+	q, err := queryOf(r, query)
 	if err != nil {
 		return nil, err
 	}
