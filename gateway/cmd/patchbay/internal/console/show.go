@@ -118,6 +118,7 @@ type frame struct {
 	Path, Query  string   // of the page, for the stream and the navigation
 	Screens      []screen // that the role may open
 	Waiting      int      // items that wait for the person
+	Alert        page.Badge
 	Role         page.Role
 	Who          string // the principal; "" for the local user
 	CanLeave     bool   // the person can log out
@@ -162,8 +163,20 @@ func (c *Console) badges(r *page.Request) map[string]*badge {
 	return all
 }
 
-// fragmentsOf returns the fragments of badges.
-func fragmentsOf(badges map[string]*badge) (all []page.Fragment) {
+// alertOf returns the data of part/alert: the newest item that waits for the person, on each page except the screen
+// that lists all items. Its Count is 0 if nothing waits.
+func alertOf(badges map[string]*badge, path string) page.Badge {
+	for at, b := range badges {
+		if b.URL != "" && at != path {
+			return b.Badge
+		}
+	}
+	return page.Badge{}
+}
+
+// fragmentsOf returns the fragments of badges and of the alert of a page.
+func fragmentsOf(badges map[string]*badge, path string) (all []page.Fragment) {
+	all = append(all, page.Fragment{ID: "alert", Part: "alert", Data: alertOf(badges, path)})
 	for _, path := range slices.Sorted(maps.Keys(badges)) {
 		all = append(all, page.Fragment{ID: badges[path].ID, Part: "badge", Data: badges[path]})
 	}
@@ -183,6 +196,7 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 		f.Who = r.Principal.Subject
 	}
 	badges := c.badges(r)
+	f.Alert = alertOf(badges, r.URL.Path)
 	for _, s := range c.keys {
 		if r.Role.Grants(s.Role) {
 			b := badges[s.Path]

@@ -72,8 +72,8 @@ func TestStreamSendsChanges(t *testing.T) {
 	s := consoletest.New(t, nil)
 	b := s.Browser()
 	r := openStream(t, s, b)
-	if got := r.until("server-broken", "not started"); !reflect.DeepEqual(got, []string{"servers", "badge-_2Finbox",
-		"summary", "server-fs", "server-broken"}) {
+	if got := r.until("server-broken", "not started"); !reflect.DeepEqual(got, []string{"servers", "alert",
+		"badge-_2Finbox", "summary", "server-fs", "server-broken"}) {
 		t.Errorf("first pass: got %q", got)
 	}
 	s.Send(b, http.MethodPost, "/servers/restart", url.Values{"server": {"fs"}})

@@ -52,7 +52,7 @@ async function submit(event) {
     return;
   }
   const button = event.submitter;
-  const text = button?.textContent;
+  const content = [...button?.childNodes ?? []];
   form.setAttribute("aria-busy", "true");
   if (button?.dataset.busy) {
     button.textContent = button.dataset.busy;
@@ -64,7 +64,7 @@ async function submit(event) {
   } finally {
     form.removeAttribute("aria-busy");
     if (button?.isConnected && button.dataset.busy && button.textContent === button.dataset.busy) {
-      button.textContent = text;
+      button.replaceChildren(...content);
     }
   }
 }

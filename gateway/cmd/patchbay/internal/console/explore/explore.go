@@ -152,6 +152,7 @@ type explorePage struct {
 	Doctor    page.Fragment // contains the checks of a server that fails
 	Run       *runPage      // nil without a run
 	History   []*runRow
+	Wire      *wire // nil unless the person may see the messages of the server
 	Role      page.Role
 
 	Subscriptions map[string]subscription // to resources of the server, by URI
@@ -175,6 +176,15 @@ type runPage struct {
 	Revisions []string // in which it may be sent again; empty if only the host connects
 	Previous  *run     // the run before with a result of the same item, or nil
 	With      *run     // the run that the result is compared with, or nil
+}
+
+// Spoken returns the revision in which the server received the request: a run that selects no revision passes the
+// host, which may speak another revision with the server than with the console. row may be nil.
+func (r *runPage) Spoken(row *servers.Row) string {
+	if r.Pinned == "" && r.State.Revision != "" && row != nil && row.Revision != "" {
+		return row.Revision
+	}
+	return r.State.Revision
 }
 
 // CanSave reports whether the run can be saved as a call.
@@ -252,6 +262,7 @@ func (p *explorePage) fragments() []page.Fragment {
 		{ID: "run", Part: "run", Data: p, Version: p.Run.version(false)},
 		{ID: "result", Part: "result", Data: p, Version: p.Run.version(true)},
 		{ID: "history", Part: "history", Data: p}, p.Doctor,
+		{ID: "wire", Part: "wire", Data: p, Version: p.Wire.version()},
 	}
 	if p.Run == nil {
 		return all
@@ -297,8 +308,12 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 		return p, nil
 	}
 	e.addSubscriptions(r, p)
-	if r.ReadsOutput(p.At.Server) && (!p.Catalogue.Loaded || p.Catalogue.Err != "") { // the server does not respond
-		p.Stderr = stderrOf(r, p.At.Server)
+	readsOutput := r.ReadsOutput(p.At.Server)
+	if readsOutput && (!p.Catalogue.Loaded || p.Catalogue.Err != "") { // the server does not respond
+		p.Stderr = stderrOf(r, p.At.Server, stderrBrief)
+	}
+	if readsOutput && e.opts.Capture != nil {
+		p.Wire = e.wireOf(r, p.At.Server)
 	}
 	e.selectItem(p)
 	e.addRuns(r, p)
@@ -308,12 +323,12 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 	return p, nil
 }
 
-// stderrOf returns the last lines of a server's standard error.
-func stderrOf(r *page.Request, server string) (lines []string) {
+// stderrOf returns the last n lines of a server's standard error.
+func stderrOf(r *page.Request, server string, n int) (lines []string) {
 	var list struct {
 		Lines []struct{ Text string }
 	}
-	if r.Get("/servers/"+url.PathEscape(server)+"/stderr?limit=8", &list) == nil {
+	if r.Get("/servers/"+url.PathEscape(server)+fmt.Sprintf("/stderr?limit=%d", n), &list) == nil {
 		for _, l := range list.Lines {
 			lines = append(lines, l.Text)
 		}

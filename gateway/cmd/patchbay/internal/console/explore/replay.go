@@ -41,6 +41,8 @@ func (e *explorer) actReplay(r *page.Request) (*page.Outcome, error) {
 	switch {
 	case recorded.HidesSecrets:
 		problem = "Not sent: the record hides secrets. Replace each [hidden] and [secret], then send the request."
+	case r.PostFormValue("edit") != "":
+		problem = "Not sent yet: edit the request, then send it."
 	case next.Item.Kind == kindTools && !next.Item.reads:
 		problem = fmt.Sprintf("Not sent yet: %s does not declare readOnlyHint. Check the arguments, then run it.",
 			recorded.Name)

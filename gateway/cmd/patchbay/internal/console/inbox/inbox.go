@@ -105,10 +105,11 @@ func (i *inbox) badge(r *page.Request) (page.Badge, error) {
 	b := page.Badge{Count: len(all) + len(questions)}
 	var newest time.Time
 	if n := len(all); n > 0 {
-		newest, b.News = all[n-1].Created, all[n-1].Summary()
+		newest, b.News, b.URL = all[n-1].Created, all[n-1].Summary(), "/inbox#"+all[n-1].Element()
 	}
 	if n := len(questions); n > 0 && questions[n-1].Asked.After(newest) {
-		b.News = questions[n-1].Summary()
+		q := questions[n-1]
+		b.News, b.URL = q.Summary(), cmp.Or(q.Link, "/inbox")+"#"+q.Element()
 	}
 	return b, nil
 }

@@ -133,6 +133,7 @@ func (o *Route) Method() string {
 type Badge struct {
 	Count int
 	News  string // the newest item in a few words, which a page announces when Count rises
+	URL   string // the page that decides about the newest item; default: no page
 }
 
 // A View describes the content of a screen.

@@ -66,7 +66,7 @@ func (s screen) follow(ctx context.Context) {
 // A trafficPage is the data of templates/traffic.html.
 type trafficPage struct {
 	Query, Problem string
-	Rows           []exchangeRow // the newest first
+	Rows           []Row         // the newest first
 	More           string        // the URL of older exchanges, or ""
 	Selected       *exchangePage // nil if none is
 	Missing        string        // the ID of an exchange that is no longer held
@@ -75,8 +75,8 @@ type trafficPage struct {
 	Whole          string        // the query without a range of time
 }
 
-// An exchangeRow is the data of templates/part/exchange.html.
-type exchangeRow struct {
+// A Row is an exchange in a list, and the data of templates/part/exchange.html.
+type Row struct {
 	capture.Exchange
 	Element  string // its id
 	Link     string
@@ -85,7 +85,7 @@ type exchangeRow struct {
 }
 
 // Kind returns the class of the status, which selects its colour and symbol.
-func (x *exchangeRow) Kind() string {
+func (x *Row) Kind() string {
 	switch {
 	case x.IsError():
 		return "bad"
@@ -100,7 +100,7 @@ func (x *exchangeRow) Kind() string {
 }
 
 // Words returns the status in words.
-func (x *exchangeRow) Words() string {
+func (x *Row) Words() string {
 	switch {
 	case x.Status != "":
 		return x.Status
@@ -111,7 +111,7 @@ func (x *exchangeRow) Words() string {
 }
 
 // Took returns the duration of an exchange that ended.
-func (x *exchangeRow) Took() string {
+func (x *Row) Took() string {
 	if !x.IsOver() {
 		return ""
 	}
@@ -119,7 +119,7 @@ func (x *exchangeRow) Took() string {
 }
 
 // Size returns the bytes of all frames in words.
-func (x *exchangeRow) Size() string { return fmt.Sprintf("%d B", x.Bytes) }
+func (x *Row) Size() string { return fmt.Sprintf("%d B", x.Bytes) }
 
 // shortDuration returns a duration with three digits or fewer.
 func shortDuration(d time.Duration) string {
@@ -134,7 +134,7 @@ func shortDuration(d time.Duration) string {
 
 // An exchangePage is the selected exchange: the data of templates/part/frames.html.
 type exchangePage struct {
-	exchangeRow
+	Row
 	Cause  string // the URL of the exchange that caused it, or ""
 	Frames []frameRow
 	Other  uint64 // the exchange that it is compared with, or 0
@@ -236,9 +236,9 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 	return &page.View{Template: "traffic", Data: p, Fragments: fragments, Every: trafficEvery}, nil
 }
 
-func (s screen) exchangeRow(x capture.Exchange, query, before string, selected uint64) exchangeRow {
+func (s screen) exchangeRow(x capture.Exchange, query, before string, selected uint64) Row {
 	id := strconv.FormatUint(x.ID, 10)
-	row := exchangeRow{Exchange: x, Element: "x" + id, Selected: x.ID == selected}
+	row := Row{Exchange: x, Element: "x" + id, Selected: x.ID == selected}
 	words := []string{"q", query, "id", id}
 	if before != "" {
 		words = append(words, "before", before)
@@ -257,7 +257,7 @@ func (s screen) exchangePage(r *page.Request, id uint64, q url.Values) *exchange
 		return nil
 	}
 	query := q.Get("q")
-	p := &exchangePage{exchangeRow: s.exchangeRow(x, query, q.Get("before"), id), Exact: q.Get("exact") != ""}
+	p := &exchangePage{Row: s.exchangeRow(x, query, q.Get("before"), id), Exact: q.Get("exact") != ""}
 	_, err := s.ring.Request(id)
 	p.Again = err == nil
 	if x.Cause != 0 {
@@ -266,16 +266,7 @@ func (s screen) exchangePage(r *page.Request, id uint64, q url.Values) *exchange
 	if x.Method == "tools/call" && x.Hop == capture.Upstream {
 		p.Tool, _ = page.Link("/explore", "server", x.Server, "tool", x.Target)
 	}
-	for _, f := range frames {
-		row := frameRow{Frame: f, Arrow: "←", After: shortDuration(f.Time.Sub(x.Queued))}
-		if f.Sent {
-			row.Arrow = "→"
-		}
-		if pretty := jsontext.Value(f.Text); pretty.Indent() == nil {
-			row.Pretty = string(pretty)
-		}
-		p.Frames = append(p.Frames, row)
-	}
+	p.Frames = framesOf(&x, frames)
 	other, _ := strconv.ParseUint(q.Get("with"), 10, 64)
 	if _, with, ok := s.get(r, other); ok {
 		p.Other = other

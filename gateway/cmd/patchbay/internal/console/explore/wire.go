@@ -1,0 +1,47 @@
+package explore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
+)
+
+const (
+	// stderrBrief and stderrLines are the lines of standard error of a server that does not respond, and beside a tool.
+	stderrBrief, stderrLines = 8, 100
+	// maxWired bounds the exchanges beside a tool.
+	maxWired = 20
+)
+
+// A wire is the data of the panel beside the item: what the server and the console exchanged last.
+type wire struct {
+	Exchanges []*traffic.Recent // the newest first
+	Lines     []string          // of standard error, the newest last
+}
+
+// wireOf returns the panel of a server.
+func (e *explorer) wireOf(r *page.Request, server string) *wire {
+	return &wire{traffic.Latest(e.opts.Capture, server, maxWired), stderrOf(r, server, stderrLines)}
+}
+
+// version changes with the content of the panel.
+func (w *wire) version() string {
+	if w == nil {
+		return "none"
+	}
+	var b strings.Builder
+	for _, x := range w.Exchanges {
+		b.WriteString(x.Version() + " ")
+	}
+	return fmt.Sprint(b.String(), len(w.Lines), w.Last())
+}
+
+// Last returns the last line of standard error, or "".
+func (w *wire) Last() string {
+	if len(w.Lines) == 0 {
+		return ""
+	}
+	return w.Lines[len(w.Lines)-1]
+}
