@@ -1,13 +1,13 @@
-// Package storetest tests implementations of the stores that servers share: [mcphttp.EventStore],
-// [mcp.StateStore] and [mcp.OnceStore]. Stores of tasks and of authorization servers have suites of
-// their own, in packages ext/tasks/storetest and oauth/authserver/storetest.
+// Package storetest tests implementations of the stores that servers and hosts share:
+// [mcphttp.EventStore], [state.Store] and [oauthclient.Store]. Stores of tasks and of authorization
+// servers have suites of their own, in packages ext/tasks/storetest and oauth/authserver/storetest.
 //
-// Every suite opens two clients of the same store, as two processes do. A store in memory returns the same
-// store twice:
+// Every suite opens two clients of the same store, as two processes do. A store in memory returns
+// the same store twice:
 //
-//	func TestStates(t *testing.T) {
-//		storetest.RunStates(t, func(*testing.T) (a, b mcp.OnceStore) {
-//			s := newMemory()
+//	func TestHostState(t *testing.T) {
+//		storetest.RunHostState(t, func(*testing.T) (a, b state.Store) {
+//			s := &state.Memory{}
 //			return s, s
 //		})
 //	}
@@ -18,14 +18,20 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 )
 
 // concurrentUsers is the number of goroutines that use a store at once.
 const concurrentUsers = 64
 
-// patience bounds the time in which a record must expire. A busy machine takes seconds.
-const patience = 30 * time.Second
+// run runs each check with a new store, as a subtest.
+func run[S any](t *testing.T, open func(t *testing.T) (a, b S), checks map[string]func(t *testing.T, a, b S)) {
+	for name, check := range checks {
+		t.Run(name, func(t *testing.T) {
+			a, b := open(t)
+			check(t, a, b)
+		})
+	}
+}
 
 // concurrently runs work in goroutines, half of them with each client, and waits for them.
 func concurrently[S any](a, b S, work func(worker int, store S)) {
@@ -34,18 +40,6 @@ func concurrently[S any](a, b S, work func(worker int, store S)) {
 		all.Go(func() { work(worker, []S{a, b}[worker%2]) })
 	}
 	all.Wait()
-}
-
-// await polls until done returns true.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen within %v", what, patience)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
 }
 
 // ended returns a context that was canceled.

@@ -8,8 +8,8 @@ import (
 const (
 	// breakerFailures is the number of consecutive failures that open the breaker.
 	breakerFailures = 3
-	// breakerPause is the time for which an open breaker refuses operations. Then a single operation
-	// tries the server again.
+	// breakerPause is the time for which an open breaker refuses operations. Then a single
+	// operation tries the server again.
 	breakerPause = time.Second
 )
 
@@ -20,8 +20,8 @@ type breaker struct {
 	retry    time.Time  // when an open breaker allows the next operation
 }
 
-// allow reports whether an operation may be tried. While the breaker is open, one operation is allowed in
-// each pause.
+// allow reports whether an operation may be tried. While the breaker is open, each pause allows a
+// single operation.
 func (b *breaker) allow(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,8 +3,14 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	taskstest "github.com/patchbay-mcp/patchbay/ext/tasks/storetest"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
+	authtest "github.com/patchbay-mcp/patchbay/oauth/authserver/storetest"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+	"github.com/patchbay-mcp/patchbay/stores/redis"
 	"github.com/patchbay-mcp/patchbay/storetest"
 )
 
@@ -15,9 +21,39 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-func TestStates(t *testing.T) {
-	storetest.RunStates(t, func(t *testing.T) (mcp.OnceStore, mcp.OnceStore) {
+func TestHostState(t *testing.T) {
+	storetest.RunHostState(t, func(t *testing.T) (state.Store, state.Store) {
 		a, b := openTwo(t)
-		return a.States(), b.States()
+		return a.HostState(), b.HostState()
 	})
+}
+
+func TestLogins(t *testing.T) {
+	storetest.RunLogins(t, func(t *testing.T) (oauthclient.Store, oauthclient.Store) {
+		a, b := openTwo(t)
+		return a.Logins("alice"), b.Logins("alice")
+	})
+}
+
+func TestTasks(t *testing.T) {
+	url := need(t).url()
+	taskstest.RunLasting(t, func(t *testing.T, dir string) tasks.Store {
+		return open(t, url, calm()).Tasks(dir)
+	})
+}
+
+func TestAuthorization(t *testing.T) {
+	url := need(t).url()
+	openDir := func(dir string) (authserver.Store, error) {
+		opts := calm()
+		opts.Prefix = "auth" + dir
+		s, err := redis.Open(t.Context(), url, opts)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(s.Close)
+		return s.Authorization(), nil
+	}
+	authtest.RunLasting(t, openDir)
+	authtest.RunShared(t, openDir)
 }

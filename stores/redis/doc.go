@@ -1,5 +1,6 @@
-// Package redis contains stores in Redis or Valkey for servers that run as several processes: events of
-// sessions for resumption, request state and its single use.
+// Package redis contains stores in Redis or Valkey for servers that run as several processes:
+// events of sessions for resumption, request state and its single use, tasks, the state of hosts,
+// logins, and the records of authorization servers.
 //
 //	store, err := redis.Open(ctx, url, opts)
 //	if err != nil {
@@ -16,17 +17,20 @@
 //   - redis://host1:6379?addr=host2:6379&addr=host3:6379
 //
 // The package requires Redis 6.2 or later. The server must not evict keys: set maxmemory-policy to
-// noeviction. How much a crash of the server loses depends on its append-only file; a failover can lose
-// the changes that its replica did not receive.
+// noeviction. How much a crash of the server loses depends on its append-only file; a failover can
+// lose the changes that its replica did not receive.
 //
 // # Failures
 //
-// Each operation ends within [DefaultTimeout], and a second later for each 16 MiB that it transfers. After
-// three failures in a row the store refuses operations for a second, so that callers do not wait for a
-// server that is gone. Both errors are [ErrUnavailable]. Errors name the server without the password.
+// Each operation ends within [DefaultTimeout], and a second later for each 16 MiB that it
+// transfers. After three failures in a row the store refuses operations for a second, so that
+// callers do not wait for a server that is gone. Both errors are [ErrUnavailable]. Errors name the
+// server without the password.
 //
 // # Keys
 //
-// All keys begin with [Options.Prefix]. Each operation reads and writes the keys of one hash slot, so
-// every store works in a Cluster. Keys and values are limited in size. Values are not encrypted.
+// All keys begin with [Options.Prefix]. Keys expire, except the state of hosts and records of an
+// authorization server that are written without an expiry. Each operation reads and writes the keys
+// of a single hash slot, so every store works in a Cluster. Keys and values are limited in size.
+// Values are not encrypted.
 package redis

@@ -17,8 +17,8 @@ const (
 	defaultEventAge = 10 * time.Minute
 	maxSessionBytes = 8 << 20
 	maxStoredEvent  = maxSessionBytes / 2
-	// eventOverhead is the approximate size of an event without its data and stream, in bytes. It also
-	// limits the number of events of a session, to 65,536.
+	// eventOverhead is the approximate size of an event without its data and stream, in bytes. It
+	// also limits the number of events of a session, to 65,536.
 	eventOverhead = 128
 	maxStreamName = 1 << 10
 )
@@ -30,9 +30,9 @@ var (
 
 type eventStore struct{ *Store }
 
-// Events returns a store of events for resumption. The events of all streams of a session are in one Redis
-// stream, of at most 8 MiB, which expires [Options.EventAge] after the last event. Older events are not
-// returned. An event has at most 4 MiB.
+// Events returns a store of events for resumption. The events of all streams of a session share a
+// Redis stream, of at most 8 MiB, which expires [Options.EventAge] after the last event. Older
+// events are not returned. An event has at most 4 MiB.
 func (s *Store) Events() mcphttp.EventStore { return eventStore{s} }
 
 // eventsKey does not contain the id of the session, which is a secret.
@@ -42,7 +42,6 @@ func (s eventStore) eventsKey(session, principal string) string {
 
 func (s eventStore) age() string { return strconv.FormatInt(s.opts.EventAge.Milliseconds(), 10) }
 
-// Append stores an event.
 func (s eventStore) Append(ctx context.Context, stream mcphttp.StreamKey, n int64, data []byte) error {
 	switch {
 	case len(data) > maxStoredEvent:
@@ -52,26 +51,15 @@ func (s eventStore) Append(ctx context.Context, stream mcphttp.StreamKey, n int6
 			len(stream.Stream), maxStreamName)
 	}
 	size := eventOverhead + len(stream.Stream) + len(data)
-	_, err := s.eval(ctx, "append event", scriptEventsAppend, size, s.eventsKey(stream.Session, stream.Principal),
-		stream.Stream, strconv.FormatInt(n, 10), string(data), strconv.Itoa(size),
+	_, err := s.eval(ctx, "append event", scriptEventsAppend, size,
+		[]string{s.eventsKey(stream.Session, stream.Principal)}, stream.Stream, strconv.FormatInt(n, 10),
+		string(data), strconv.Itoa(size),
 		strconv.Itoa(maxSessionBytes), s.age())
 	return err
 }
 
-// After returns the events after number n.
 func (s eventStore) After(ctx context.Context, stream mcphttp.StreamKey, n int64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		events, err := s.after(ctx, stream, n)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		for _, data := range events {
-			if !yield(data, nil) {
-				return
-			}
-		}
-	}
+	return each(func() ([][]byte, error) { return s.after(ctx, stream, n) })
 }
 
 // after reads the events of the session in parts, so that neither a part nor the script takes long.
@@ -79,31 +67,26 @@ func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64
 	first, next := int64(0), int64(0) // numbers of the first event and of the event after the last
 	for from := "-"; from != ""; {
 		reply, err := s.eval(ctx, "read events", scriptEventsAfter, maxStoredEvent,
-			s.eventsKey(stream.Session, stream.Principal), stream.Stream, strconv.FormatInt(n, 10), from, s.age(),
-			strconv.Itoa(smallReply))
+			[]string{s.eventsKey(stream.Session, stream.Principal)}, stream.Stream, strconv.FormatInt(n, 10), from,
+			s.age(), strconv.Itoa(smallReply))
 		if err != nil {
 			return nil, err
 		}
-		part, err := reply.ToArray()
+		part, err := reply.AsStrSlice()
 		if err != nil || len(part) == 0 {
 			return nil, fmt.Errorf("redis: %s: read events: unexpected reply: %w", s.server, err)
 		}
-		if from, err = part[0].ToString(); from != "" {
+		if from = part[0]; from != "" {
 			from = "(" + from
 		}
-		for part = part[1:]; err == nil && len(part) > 1; part = part[2:] {
-			var number int64
-			if number, err = part[0].AsInt64(); number != next { // the first, or events before it are missing
+		for part = part[1:]; len(part) > 1; part = part[2:] {
+			number, _ := strconv.ParseInt(part[0], 10, 64)
+			if number != next { // the first, or events before it are missing
 				first, events = number, nil
 			}
-			next = number + 1
-			if number > n {
-				data, _ := bytesOf(part[1])
-				events = append(events, data)
+			if next = number + 1; number > n {
+				events = append(events, []byte(part[1]))
 			}
-		}
-		if err != nil {
-			return nil, fmt.Errorf("redis: %s: read events: unexpected reply: %w", s.server, err)
 		}
 	}
 	if n+1 < first || n+1 > next || next == 0 {
@@ -112,7 +95,6 @@ func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64
 	return events, nil
 }
 
-// EndSession deletes the events of a session.
 func (s eventStore) EndSession(ctx context.Context, session, principal string) error {
 	_, err := s.do(ctx, "end session", 0, func(ctx context.Context) rueidis.RedisResult {
 		return s.client.Do(ctx, s.client.B().Unlink().Key(s.eventsKey(session, principal)).Build())

@@ -1,6 +1,7 @@
 package redis_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
@@ -126,11 +128,10 @@ func TestServerThatEvictsIsRefused(t *testing.T) {
 		t.Errorf("Open returned %v, want ErrEvicts", err)
 	}
 	command(t, server.url(), "CONFIG", "SET", "maxmemory-policy", "noeviction")
-	reports, err := open(t, server.url(), calm()).Check(t.Context())
-	if err != nil || len(reports) != 1 || reports[0].Evicts || !reports[0].AppendOnly ||
-		reports[0].Address != "127.0.0.1:"+server.port || !strings.Contains(reports[0].Version, ".") {
-		t.Errorf("Check returned %+v, %v", reports, err)
-	}
+	useAll(t, open(t, server.url(), calm()))
+	command(t, server.url(), "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	command(t, server.url(), "CONFIG", "SET", "maxmemory", "0") // unlimited: nothing is evicted
+	open(t, server.url(), calm())
 }
 
 func TestFullServerIsAnError(t *testing.T) {
@@ -160,8 +161,8 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// Events that are older than their age are not returned, also if the session stores newer events, and no
-// key remains.
+// Events that are older than their age are not returned, also if the session stores newer events,
+// and no key remains.
 func TestEventsExpire(t *testing.T) {
 	opts := calm()
 	opts.Prefix, opts.EventAge = "expire", 300*time.Millisecond
@@ -193,22 +194,58 @@ func TestEventsExpire(t *testing.T) {
 	})
 }
 
-// Every key expires, so that a store that nobody uses any more becomes empty.
+// The last 8 MiB of the events of a session remain, and a server is never sent an event that is too
+// large.
+func TestOldEventsMakeRoom(t *testing.T) {
+	events := openPrefix(t, "room").Events()
+	const last, size, remain = 32, 512 << 10, 15 // and the overhead of each
+	stream := mcphttp.StreamKey{Session: "s", Stream: "s"}
+	for n := range last {
+		if err := events.Append(t.Context(), stream, int64(n+1), bytes.Repeat([]byte{byte(n)}, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range events.After(t.Context(), stream, last-remain-2) {
+		if !errors.Is(err, mcphttp.ErrEventGap) {
+			t.Errorf("a discarded event returned %v, want ErrEventGap", err)
+		}
+		break
+	}
+	n := last - remain
+	for data, err := range events.After(t.Context(), stream, last-remain) {
+		if err != nil || !bytes.Equal(data, bytes.Repeat([]byte{byte(n)}, size)) {
+			t.Fatalf("event %d has other data, %v", n+1, err)
+		}
+		n++
+	}
+	if n != last {
+		t.Errorf("got events to %d, want %d", n, last)
+	}
+	if err := events.Append(t.Context(), stream, last+1, make([]byte, 5<<20)); err == nil {
+		t.Error("an event of 5 MiB was stored")
+	}
+}
+
+// Every key expires, except those of the state of a host, and records without an expiry.
 func TestKeysExpire(t *testing.T) {
-	opts := calm()
-	opts.Prefix = "ttl"
-	s := open(t, need(t).url(), opts)
-	useAll(t, s)
-	keys := keysOf(t, opts.Prefix)
+	useAll(t, openPrefix(t, "ttl"))
+	keys := keysOf(t, "ttl")
 	for _, key := range keys {
+		if strings.HasPrefix(key, "ttl:host:") {
+			continue
+		}
 		reply := command(t, shared.url(), "PTTL", key)
 		if left, err := reply.AsInt64(); err != nil || left <= 0 {
 			t.Errorf("the key %q has no expiry: %d, %v", key, left, err)
 		}
 	}
-	if len(keys) < 3 {
+	if len(keys) < 10 {
 		t.Errorf("found the keys %q, want more", keys)
 	}
+}
+
+func record(id string) tasks.Record {
+	return tasks.Record{ID: id, Owner: "alice", Created: time.Now(), Expires: time.Now(), Data: []byte("data")}
 }
 
 // useAll writes to each store.
@@ -219,6 +256,38 @@ func useAll(t testing.TB, s *redis.Store) {
 	}
 	if first, err := s.States().Once(t.Context(), "once", time.Now().Add(time.Hour)); err != nil || !first {
 		t.Fatalf("Once returned %t, %v", first, err)
+	}
+	authorization, in := s.Authorization(), time.Now().Add(time.Hour)
+	change := func([]byte) ([]byte, time.Time, error) { return []byte("updated"), in, nil }
+	for name, err := range map[string]error{
+		"task":  s.Tasks("server").Create(t.Context(), record("open")),
+		"state": s.HostState().CompareAndSet(t.Context(), "pin", "key", 0, []byte("v")),
+		"login": s.Logins("alice").Update(t.Context(), "key", func([]byte) ([]byte, error) { return []byte("v"), nil }),
+		"put":   authorization.Put(t.Context(), "grant", "put", []byte("v"), in),
+		"auth":  authorization.Update(t.Context(), "grant", "update", change),
+	} {
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	done := record("open")
+	done.Version, done.Done = 1, true
+	if err := s.Tasks("server").Update(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Tasks("server").Create(t.Context(), record("second")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Tasks("server").DeleteExpired(t.Context(), time.Now(), 10); n != 1 || err != nil {
+		t.Fatalf("DeleteExpired returned %d, %v", n, err)
+	}
+	if list, err := s.Tasks("server").List(t.Context(), "alice", tasks.Cursor{}, 10); len(list) != 1 || err != nil {
+		t.Fatalf("List returned %v, %v", list, err)
+	}
+	for _, err := range s.HostState().List(t.Context(), "pin") {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	stream := mcphttp.StreamKey{Session: "session", Principal: "principal", Stream: "stream"}
 	if err := s.Events().Append(t.Context(), stream, 1, []byte("event")); err != nil {

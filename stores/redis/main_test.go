@@ -54,8 +54,8 @@ type server struct {
 	output             bytes.Buffer
 }
 
-// newServer starts a server on a free port, with an append-only file. It returns nil if the program is
-// missing, which is an error in CI on Linux: .ci/run installs the program.
+// newServer starts a server on a free port, with an append-only file. It returns nil if the program
+// is missing, which is an error in CI on Linux: .ci/run installs the program.
 func newServer(dir string, args ...string) (*server, error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil && os.Getenv("CI") == "true" && runtime.GOOS == "linux" {

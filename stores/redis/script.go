@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/base64"
 	"fmt"
+	"iter"
 	"strconv"
 
 	"github.com/redis/rueidis"
@@ -14,35 +15,40 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// script returns the script of a file in the folder lua. Every script runs on one hash slot.
-func script(name string) *rueidis.Lua {
-	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // the file is embedded
+// script returns the script of files in the folder lua, joined in this order. Every script runs on
+// a single hash slot.
+func script(names ...string) *rueidis.Lua {
+	var all []byte
+	for _, name := range names {
+		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // the file is embedded
+		}
+		all = append(all, text...)
 	}
-	return rueidis.NewLuaScript(string(text))
+	return rueidis.NewLuaScript(string(all))
 }
 
 var scriptGet = script("get")
 
 // eval runs a script that transfers size bytes.
-func (s *Store) eval(ctx context.Context, op string, lua *rueidis.Lua, size int, key string,
+func (s *Store) eval(ctx context.Context, op string, lua *rueidis.Lua, size int, keys []string,
 	args ...string) (rueidis.RedisMessage, error) {
 	return s.do(ctx, op, size, func(ctx context.Context) rueidis.RedisResult {
-		return lua.Exec(ctx, s.client, []string{key}, args)
+		return lua.Exec(ctx, s.client, keys, args)
 	})
 }
 
 // maxReads limits the calls of a script whose reply grows from call to call.
 const maxReads = 8
 
-// read runs a script that gets the number of bytes that its reply may contain as the last argument. A
-// script with a larger reply returns its size instead, and runs again with more time.
-func (s *Store) read(ctx context.Context, op string, lua *rueidis.Lua, key string,
+// read runs a script that gets the number of bytes that its reply may contain as the last argument.
+// A script with a larger reply returns its size instead, and runs again with more time.
+func (s *Store) read(ctx context.Context, op string, lua *rueidis.Lua, keys []string,
 	args ...string) (rueidis.RedisMessage, error) {
 	size, limit := 0, smallReply
 	for range maxReads {
-		reply, err := s.eval(ctx, op, lua, size, key, append(args[:len(args):len(args)], strconv.Itoa(limit))...)
+		reply, err := s.eval(ctx, op, lua, size, keys, append(args[:len(args):len(args)], strconv.Itoa(limit))...)
 		if err != nil || !reply.IsInt64() {
 			return reply, err
 		}
@@ -55,7 +61,7 @@ func (s *Store) read(ctx context.Context, op string, lua *rueidis.Lua, key strin
 
 // value returns the value of a key, or nil.
 func (s *Store) value(ctx context.Context, op, key string) ([]byte, error) {
-	reply, err := s.read(ctx, op, scriptGet, key)
+	reply, err := s.read(ctx, op, scriptGet, []string{key})
 	if err != nil || reply.IsNil() {
 		return nil, err
 	}
@@ -66,6 +72,23 @@ func (s *Store) value(ctx context.Context, op, key string) ([]byte, error) {
 func bytesOf(reply rueidis.RedisMessage) ([]byte, error) {
 	text, err := reply.ToString()
 	return append([]byte{}, text...), err
+}
+
+// each returns the values that read returns, or its error.
+func each[T any](read func() ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		values, err := read()
+		if err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		for _, value := range values {
+			if !yield(value, nil) {
+				return
+			}
+		}
+	}
 }
 
 // digest returns a short name for text that may be long, secret or contain any byte.

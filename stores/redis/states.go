@@ -11,25 +11,21 @@ import (
 )
 
 const (
-	// maxStateKey and maxState limit request state, in bytes. A server stores at most 16 MiB.
-	maxStateKey = 1 << 10
-	maxState    = 16 << 20
-	// clockSkew is added to the time for which a use is remembered: the clock of another process may be
-	// behind, so that it accepts a state for longer.
+	// maxState limits request state, in bytes. A server stores at most 16 MiB.
+	maxState = 16 << 20
+	// clockSkew is added to the time for which a use is remembered: the clock of another process
+	// may be behind, so that it accepts a state for longer.
 	clockSkew = time.Minute
 )
 
 type onceStore struct{ *Store }
 
-// States returns a store of large request states and of the use of request states. States expire by the
-// clock of the process that writes them.
+// States returns a store of large request states and of the use of request states. States expire by
+// the clock of the process that writes them.
 func (s *Store) States() mcp.OnceStore { return onceStore{s} }
 
 // Put stores a state until it expires. A state that has expired is not stored.
 func (s onceStore) Put(ctx context.Context, key string, state []byte, expires time.Time) error {
-	if err := checkStateKey(key); err != nil {
-		return err
-	}
 	if len(state) > maxState {
 		return fmt.Errorf("redis: invalid state of %d bytes: must have at most %d", len(state), maxState)
 	}
@@ -44,30 +40,17 @@ func (s onceStore) Put(ctx context.Context, key string, state []byte, expires ti
 	return err
 }
 
-// Get returns the state of a key, or nil.
 func (s onceStore) Get(ctx context.Context, key string) ([]byte, error) {
-	if checkStateKey(key) != nil {
-		return nil, context.Cause(ctx) // no such key was stored
-	}
 	return s.value(ctx, "read state", s.opts.Prefix+":state:{"+key+"}")
 }
 
-// Once reports whether this is the first call with the key. A call that gets no answer may have used it.
+// Once reports whether this is the first call with the key. A call that gets no answer may have
+// used it.
 func (s onceStore) Once(ctx context.Context, key string, expires time.Time) (first bool, err error) {
-	if err := checkStateKey(key); err != nil {
-		return false, err
-	}
 	left := max(time.Until(expires), 0) + clockSkew
 	reply, err := s.do(ctx, "use once", 0, func(ctx context.Context) rueidis.RedisResult {
 		return s.client.Do(ctx, s.client.B().Set().Key(s.opts.Prefix+":once:{"+key+"}").Value("1").Nx().
 			PxMilliseconds(left.Milliseconds()).Build())
 	})
 	return err == nil && !reply.IsNil(), err
-}
-
-func checkStateKey(key string) error {
-	if key == "" || len(key) > maxStateKey {
-		return fmt.Errorf("redis: invalid key of %d bytes: must have 1 to %d", len(key), maxStateKey)
-	}
-	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,15 +13,15 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds an operation by default. A server in the same network answers in less than a
-	// millisecond, and a caller waits for the operation.
+	// DefaultTimeout bounds an operation by default. A server in the same network answers in less
+	// than a millisecond, and a caller waits for the operation.
 	DefaultTimeout = 250 * time.Millisecond
 	// DefaultPrefix is the default prefix of all keys.
 	DefaultPrefix = "patchbay"
 	// minRate is the number of bytes a second that a connection must transfer.
 	minRate = 16 << 20
-	// smallReply is the number of bytes of a reply that need no more time than the timeout. A reader asks
-	// a second time for a larger reply, with the time for its size.
+	// smallReply is the number of bytes of a reply that need no more time than the timeout. A
+	// reader asks a second time for a larger reply, with the time for its size.
 	smallReply = 256 << 10
 	// maxDial bounds the time to connect, in [Open] and after a connection broke.
 	maxDial = 5 * time.Second
@@ -54,8 +52,8 @@ type Options struct {
 	EventAge time.Duration
 }
 
-// A Store is a connection to a server, a Sentinel group or a Cluster. Its methods return the stores that
-// use the connection. It is safe for concurrent use.
+// A Store is a connection to a server, a Sentinel group or a Cluster. Its methods return the stores
+// that use the connection. It is safe for concurrent use.
 type Store struct {
 	client  rueidis.Client
 	server  string // the addresses, for errors
@@ -64,8 +62,9 @@ type Store struct {
 	closed  atomic.Bool
 }
 
-// Open connects to the server of a URL. opts may be nil. The error is [ErrUnavailable] if the server does
-// not answer, and [ErrEvicts] if it may evict keys. Opening takes at most 5 seconds for each address.
+// Open connects to the server of a URL. opts may be nil. The error is [ErrUnavailable] if the
+// server does not answer, and [ErrEvicts] if it may evict keys. Opening takes at most 5 seconds for
+// each address.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s := &Store{}
 	if opts != nil {
@@ -76,18 +75,11 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s.opts.EventAge = cmp.Or(s.opts.EventAge, defaultEventAge)
 	switch {
 	case len(s.opts.Prefix) > maxPrefix || strings.ContainsAny(s.opts.Prefix, "{}"):
-		return nil, fmt.Errorf("redis: invalid prefix %.200q: must have at most %d bytes and no braces",
-			s.opts.Prefix, maxPrefix)
+		return nil, fmt.Errorf("redis: invalid prefix %.200q: at most %d bytes, no braces", s.opts.Prefix, maxPrefix)
 	case s.opts.Timeout < 0 || s.opts.EventAge < time.Millisecond:
-		return nil, fmt.Errorf("redis: invalid timeout %v or event age %v: must be positive",
-			s.opts.Timeout, s.opts.EventAge)
+		return nil, errors.New("redis: invalid timeout or event age: must be at least a millisecond")
 	}
-	client, err := parseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	s.server = strings.Join(client.InitAddress, ",")
-	if err := s.connect(ctx, client); err != nil {
+	if err := s.connect(ctx, url); err != nil {
 		return nil, err
 	}
 	if err := s.checkEviction(ctx); err != nil {
@@ -97,25 +89,13 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// parseURL does not return the errors of the parser, which quote the URL with its password.
-func parseURL(url string) (rueidis.ClientOption, error) {
+func (s *Store) connect(ctx context.Context, url string) error {
 	client, err := rueidis.ParseURL(url)
-	scheme, _, _ := strings.Cut(url, "://")
-	switch scheme {
-	case "redis", "rediss", "valkey", "valkeys", "unix":
-	default:
-		return client, errors.New("redis: invalid URL: must begin with redis:// or rediss://")
+	if err != nil { // the error may contain the password
+		return errors.New("redis: invalid URL: must have the form redis://user:password@host:port/number")
 	}
-	if err != nil {
-		return client, fmt.Errorf("redis: invalid URL: must have the form %s://user:password@host:port/number", scheme)
-	}
-	return client, nil
-}
-
-func (s *Store) connect(ctx context.Context, client rueidis.ClientOption) (err error) {
-	if client.Dialer.Timeout <= 0 {
-		client.Dialer.Timeout = maxDial
-	}
+	s.server = strings.Join(client.InitAddress, ",")
+	client.Dialer.Timeout = cmp.Or(client.Dialer.Timeout, maxDial)
 	if deadline, ok := ctx.Deadline(); ok {
 		client.Dialer.Timeout = max(min(client.Dialer.Timeout, time.Until(deadline)), time.Millisecond)
 	}
@@ -137,64 +117,27 @@ func (s *Store) Close() {
 	}
 }
 
-// A Report describes a node, as far as a store depends on it.
-type Report struct {
-	// Address is the host and port of the node.
-	Address string
-	// Version is the version of Redis, or of Redis that Valkey is compatible with.
-	Version string
-	// Evicts reports whether the node evicts keys when its memory is full.
-	Evicts bool
-	// AppendOnly reports whether the node writes an append-only file. Without it a crash of the node
-	// loses what the stores confirmed since the last snapshot.
-	AppendOnly bool
-}
-
-// Check returns a report for each node, replicas included.
-func (s *Store) Check(ctx context.Context) ([]Report, error) {
-	var reports []Report
-	for address, node := range s.client.Nodes() {
-		info := map[string]string{}
-		for _, section := range []string{"server", "memory", "persistence"} {
-			reply, err := s.do(ctx, "info", 0, func(ctx context.Context) rueidis.RedisResult {
-				return node.Do(ctx, node.B().Info().Section(section).Build())
-			})
-			if err != nil {
-				return nil, err
-			}
-			text, _ := reply.ToString()
-			for line := range strings.Lines(text) {
-				if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-					info[name] = value
-				}
-			}
-		}
-		limit, _ := strconv.ParseUint(info["maxmemory"], 10, 64)
-		reports = append(reports, Report{
-			Address: address, Version: info["redis_version"], AppendOnly: info["aof_enabled"] == "1",
-			Evicts: limit > 0 && info["maxmemory_policy"] != "noeviction",
-		})
-	}
-	return reports, nil
-}
-
-// checkEviction returns an error if a node evicts keys. A user without the right to read the settings
-// may use the server all the same.
+// checkEviction returns an error if a node evicts keys. A user without the right to read the
+// settings may use the server all the same.
 func (s *Store) checkEviction(ctx context.Context) error {
-	reports, err := s.Check(ctx)
-	if errors.Is(err, ErrUnavailable) || context.Cause(ctx) != nil {
-		return err
-	}
-	for _, r := range reports {
-		if r.Evicts {
-			return fmt.Errorf("%w: %s: set maxmemory-policy to noeviction", ErrEvicts, r.Address)
+	for address, node := range s.client.Nodes() {
+		reply, err := s.do(ctx, "info", 0, func(ctx context.Context) rueidis.RedisResult {
+			return node.Do(ctx, node.B().Info().Section("memory").Build())
+		})
+		if errors.Is(err, ErrUnavailable) || context.Cause(ctx) != nil {
+			return err
+		}
+		info, _ := reply.ToString()
+		if !strings.Contains(info, "maxmemory:0\r") && strings.Contains(info, "maxmemory_policy:") &&
+			!strings.Contains(info, "maxmemory_policy:noeviction") {
+			return fmt.Errorf("%w: %s: set maxmemory-policy to noeviction", ErrEvicts, address)
 		}
 	}
 	return nil
 }
 
-// do runs an operation that transfers size bytes. A reply of nil is no error. The operation counts for the
-// breaker unless the context of the caller ended.
+// do runs an operation that transfers size bytes. A reply of nil is no error. The operation counts
+// for the breaker unless the context of the caller ended.
 func (s *Store) do(ctx context.Context, op string, size int,
 	run func(ctx context.Context) rueidis.RedisResult) (rueidis.RedisMessage, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -240,9 +183,6 @@ func (s *Store) failure(op string, err error) error {
 	}
 	if s.closed.Load() && errors.Is(err, rueidis.ErrClosing) {
 		kind = ErrClosed
-	}
-	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Err != nil {
-		err = dial.Err // the address is in the error already
 	}
 	return fmt.Errorf("%w: %s: %s: %w", kind, s.server, op, err)
 }

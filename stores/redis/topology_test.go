@@ -48,9 +48,6 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	useAll(t, s)
-	if reports, err := s.Check(t.Context()); err != nil || len(reports) != 3 {
-		t.Errorf("Check returned %+v, %v; want 3 nodes", reports, err)
-	}
 }
 
 func TestSentinel(t *testing.T) {

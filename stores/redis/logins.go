@@ -1,0 +1,132 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+const (
+	// loginLease is the time after which the lock of a process that ended is free. A process that
+	// runs renews its lock.
+	loginLease, renewEvery = 15 * time.Second, 3 * time.Second
+	// minLoginPoll and maxLoginPoll bound the time between attempts to lock a key.
+	minLoginPoll, maxLoginPoll = 5 * time.Millisecond, 50 * time.Millisecond
+	// loginAge is the time for which a login is kept that nobody renews.
+	loginAge = 365 * 24 * time.Hour
+	// maxLogin limits a value, in bytes.
+	maxLogin = 1 << 20
+)
+
+// ErrLockLost means that an update took so long without a connection to the server that another
+// process may update the same key. The update was not made.
+var ErrLockLost = errors.New("redis: the lock of the update was lost")
+
+var (
+	scriptLoginRenew = script("login_renew")
+	scriptLoginEnd   = script("login_end")
+)
+
+type loginStore struct {
+	*Store
+	principal string
+}
+
+// Logins returns the logins of a principal. The values contain tokens, unencrypted. An update holds
+// a lock in Redis, which is free again 15 seconds after its process ended. A login that nobody
+// renews for a year is deleted.
+func (s *Store) Logins(principal string) oauthclient.Store { return loginStore{s, principal} }
+
+// key does not contain the names of principals and servers.
+func (s loginStore) key(key string) string {
+	return s.opts.Prefix + ":login:{" + digest(s.principal, key) + "}"
+}
+
+func (s loginStore) Load(ctx context.Context, key string) ([]byte, error) {
+	return s.value(ctx, "load login", s.key(key))
+}
+
+// Update changes a value while it holds the lock of the key.
+func (s loginStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	keys, token := []string{s.key(key), s.key(key) + ":lock"}, rand.Text()
+	if err := s.lock(ctx, keys[1], token); err != nil {
+		return err
+	}
+	stop := s.keepLock(ctx, keys[1], token)
+	defer stop() // if change panics
+	old, err := s.Load(ctx, key)
+	var value []byte
+	if err == nil {
+		value, err = change(old)
+	}
+	if err == nil && len(value) > maxLogin {
+		err = fmt.Errorf("redis: invalid login of %d bytes: must have at most %d", len(value), maxLogin)
+	}
+	stop()
+	action := "set"
+	switch {
+	case err != nil:
+		action = "keep"
+	case value == nil:
+		action = "delete"
+	}
+	// A change that was made, such as a renewed token, must be stored although the caller left.
+	reply, failed := s.eval(context.WithoutCancel(ctx), "update login", scriptLoginEnd, len(value), keys, token, action,
+		string(value), strconv.Itoa(int(loginAge.Seconds())))
+	if err != nil || failed != nil {
+		return errors.Join(err, failed)
+	}
+	if n, err := reply.AsInt64(); n != 1 || err != nil {
+		return fmt.Errorf("%w: %s", ErrLockLost, s.server)
+	}
+	return nil
+}
+
+// lock waits until the caller holds the lock.
+func (s loginStore) lock(ctx context.Context, key, token string) error {
+	for {
+		reply, err := s.do(ctx, "lock login", 0, func(ctx context.Context) rueidis.RedisResult {
+			return s.client.Do(ctx, s.client.B().Set().Key(key).Value(token).Nx().
+				PxMilliseconds(loginLease.Milliseconds()).Build())
+		})
+		if err != nil || !reply.IsNil() {
+			return err
+		}
+		select {
+		case <-time.After(minLoginPoll + mathrand.N(maxLoginPoll-minLoginPoll)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// keepLock renews a lock until stop is called. Attempts that fail are repeated: the end of the
+// update finds out whether the lock was lost.
+func (s loginStore) keepLock(ctx context.Context, key, token string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-time.After(renewEvery):
+				_, _ = s.eval(ctx, "renew lock", scriptLoginRenew, 0, []string{key}, token,
+					strconv.FormatInt(loginLease.Milliseconds(), 10))
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
