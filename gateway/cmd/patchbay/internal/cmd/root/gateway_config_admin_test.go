@@ -161,6 +161,11 @@ func TestNewCommandLinesAndAddressesAreListed(t *testing.T) {
 			`["https://evil.example","(logins to open)"]`},
 		{settings, `"servers": {"open": {"auth": "forward", "forwardHeaders": ["X"], "share": "caller"}}, ` + settings,
 			`["https://open.example/mcp","(credentials of open)"],["open","(receives headers of callers)"]`},
+		{settings, `"servers": {"open": {"insecureHTTP": true, "trust": "insecureAll", "auth": "gateway", "oauth": ` +
+			`{"issuer": "https://i.example", "insecureUnlistedPKCE": true}}}, ` + settings,
+			`["https://i.example","(logins to open)"],["open","(insecureHTTP)"],` +
+				`["open","(oauth.insecureUnlistedPKCE)"],["open","(trust: insecureAll)"]`},
+		{settings, `"servers": {"open": {"insecureHTTP": false, "trust": "review"}}, ` + settings, ""},
 		{good, "https://evil.example/mcp", `["https://evil.example/mcp","(credentials of web)"]`},
 		{"https://open.example/mcp", "https://open.example/${file:/etc/hostname}",
 			`["https://open.example/${file:/etc/hostname}","${file:/etc/hostname}"],` +

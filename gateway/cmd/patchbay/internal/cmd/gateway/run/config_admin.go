@@ -97,8 +97,8 @@ func checkConfig(path string, text []byte) error {
 	return err
 }
 
-// newCommands returns the command lines and addresses that text contains and old does not, without
-// secrets, and the changed settings that a running gateway keeps until its restart.
+// newCommands returns the command lines, addresses and insecure settings that text contains and old does
+// not, without secrets, and the changed settings that a running gateway keeps until its restart.
 func newCommands(old, text []byte) [][]string {
 	before, oldSettings := commandsOf(old)
 	now, settings := commandsOf(text)
@@ -200,6 +200,13 @@ func (c commands) addSettings(s *gatewayconfig.Settings) {
 		if set.Auth == config.AuthForward {
 			c.add([]string{name, "(receives headers of callers)"}, name, set.ForwardHeaders,
 				set.InsecureForwardAuthorization)
+		}
+		for setting, isSet := range map[string]bool{"insecureHTTP": set.InsecureHTTP,
+			"oauth.insecureUnlistedPKCE": set.OAuth.InsecureUnlistedPKCE,
+			"trust: insecureAll":         set.Trust == config.TrustInsecureAll} {
+			if isSet {
+				c.add([]string{name, "(" + setting + ")"}, name, setting)
+			}
 		}
 	}
 }
