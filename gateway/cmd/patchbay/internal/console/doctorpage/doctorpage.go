@@ -177,10 +177,14 @@ func (d *Doctor) begin(server string, login bool) bool {
 				return err
 			},
 		})
+		if login && err == nil && len(report.Failed()) == 0 { // the connections of the host lack the login
+			err = d.site.Call(ctx, nil, http.MethodPost, "/servers/"+url.PathEscape(server)+":restart", nil, nil)
+		}
 		d.change(server, func(e *Examination) {
 			if e.Running, e.Login, e.Stderr = "", nil, nil; err != nil {
 				e.Err = page.ErrorText(err)
-			} else {
+			}
+			if report != nil {
 				e.Report = report.Text()
 			}
 		})

@@ -358,6 +358,15 @@ func (c *catalogues) forget(server string) {
 	}
 }
 
+// retry forgets the failures of a server that is ready now, for example after a login.
+func (c *catalogues) retry(server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.all, func(key runsKey, known *catalogue) bool {
+		return key.server == server && known.Err != ""
+	})
+}
+
 // load connects to a server and reads its lists.
 func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) *catalogue {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))

@@ -23,6 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
+	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -131,6 +132,9 @@ const savePath = "/explore/save"
 func (e *explorer) heard(event page.Event) {
 	if slices.Contains([]string{"", "server", "catalogue", "drift", "config"}, event.Type) {
 		e.catalogues.forget(event.Server)
+	}
+	if event.State == string(status.Ready) {
+		e.catalogues.retry(event.Server)
 	}
 	if event.Type == "server" {
 		e.site.Background(func(ctx context.Context) { e.disconnected(ctx, event.Server) })

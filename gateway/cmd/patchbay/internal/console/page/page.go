@@ -90,6 +90,7 @@ type Screen struct {
 type Event struct {
 	Type   string
 	Server string // "" for an event that concerns no server, or all
+	State  string // of an instance, for an event of a server
 	// Data is the event as the admin API sent it.
 	Data json.RawMessage `json:"-"`
 	// Method, Outcome and Millis describe the end of a call: its outcome is ok, error or refused.
