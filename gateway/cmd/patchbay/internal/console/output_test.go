@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
@@ -21,10 +22,33 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// printing is an admin API with a line of standard error and a task with a result.
-type printing struct{ http.RoundTripper }
+// printing is an admin API with a line of standard error and a task with a result. It records the requests to the task,
+// and the recorded calls that a policy is compared on.
+type printing struct {
+	http.RoundTripper
+	acted *acted
+}
+
+type acted struct {
+	sync.Mutex
+	requests []string
+}
+
+// take returns the requests since the last call.
+func (a *acted) take() []string {
+	a.Lock()
+	defer a.Unlock()
+	requests := a.requests
+	a.requests = nil
+	return requests
+}
 
 func (a printing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, "/tasks/t") || strings.HasSuffix(r.URL.Path, "/policy:compare") {
+		a.acted.Lock()
+		a.acted.requests = append(a.acted.requests, r.URL.Path)
+		a.acted.Unlock()
+	}
 	const task = `{"id":"t","server":"broken","status":"failed","hasResult":true,"message":"secret message"`
 	body := map[string]string{"/servers/broken/stderr": `{"lines":[{"text":"secret stderr"}]}`,
 		"/tasks":          `{"tasks":[` + task + `}]}`,
@@ -44,11 +68,14 @@ var anyServer = []string{"GET /server", "GET /doctor", "GET /explore", "GET /pin
 // page. A new path with the parameter server is refused unless it declares AnyServer and is listed above.
 func TestOutputIsForOperatorsWhoMayUseTheServer(t *testing.T) {
 	mcptest.NoLeaks(t)
+	var sent acted
 	ring, book := capture.New(&capture.Options{Always: true}), &logs.Book{}
 	book.Add(logs.Entry{Source: logs.Stderr, Server: "broken", Text: "secret log"})
 	s := consoletest.New(t, func(o *console.Options) {
 		admin := o.Admin
-		o.Admin = func(p *mcp.Principal) *http.Client { return &http.Client{Transport: printing{admin(p).Transport}} }
+		o.Admin = func(p *mcp.Principal) *http.Client {
+			return &http.Client{Transport: printing{admin(p).Transport, &sent}}
+		}
 		o.Authenticate = func(r *http.Request) (*mcp.Principal, page.Role, error) {
 			return &mcp.Principal{Subject: r.Header.Get("X-Person")}, page.RoleOperator, nil
 		}
@@ -108,6 +135,13 @@ func TestOutputIsForOperatorsWhoMayUseTheServer(t *testing.T) {
 				_, text := send(route, "eve", q)
 				texts = append(texts, text)
 			}
+		}
+		sent.take()
+		if _, text := send(route, "eve", "task=t&policy={}&id=1"); strings.HasPrefix(route, "POST") {
+			texts = append(texts, text) // no server is named
+		}
+		if requests := sent.take(); len(requests) > 0 {
+			t.Errorf("%s: eve acts on a server that she may not use: %q", route, requests)
 		}
 		for _, secret := range unseen {
 			if strings.Contains(strings.Join(texts, "\n"), secret) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
 
 //go:embed templates
@@ -95,11 +96,11 @@ func (c *calls) view(r *page.Request) (*page.View, error) {
 	c.mu.Lock()
 	held := slices.Clone(c.calls)
 	c.mu.Unlock()
-	v := &page.View{Template: "calls", Data: p}
+	v, opened := &page.View{Template: "calls", Data: p}, servers.Opened(r)
 	for i := range held {
 		one := &held[i]
 		text := strings.ToLower(one.Method + " " + one.Target + " " + one.Server + " " + one.Caller + " " + one.Words())
-		if !r.Opens(one.Server) ||
+		if !opened(one.Server) ||
 			slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) }) {
 			continue
 		}

@@ -21,7 +21,7 @@ type Approval struct {
 	question.Stake
 
 	Confirm bool      `json:"-"` // the page explains the answer "always", and asks for confirmation
-	Role    page.Role `json:"-"` // of the person who sees it
+	Role    page.Role `json:"-"` // see roleFor
 }
 
 // Element returns the id of the element of the request.
@@ -66,5 +66,14 @@ type Grant struct {
 	Rule      string    `json:"rule"`
 	Scope     string    `json:"scope"`
 	Approver  string    `json:"approver"`
-	Role      page.Role `json:"-"`
+	Role      page.Role `json:"-"` // see roleFor
+}
+
+// roleFor returns the role of a person for an item of a server: the role of a viewer if the person may not use
+// the server.
+func roleFor(r *page.Request, server string) page.Role {
+	if r.Opens(server) {
+		return r.Role
+	}
+	return page.RoleViewer
 }

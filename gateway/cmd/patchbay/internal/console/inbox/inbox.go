@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -126,19 +128,14 @@ func (i *inbox) view(r *page.Request) (*page.View, error) {
 	always := r.URL.Query().Get("always")
 	for n, a := range p.Approvals {
 		shown := *a
-		shown.Role, shown.Confirm, shown.Pin = r.Role, a.ID == always, i.pinOf(r, a)
+		shown.Role, shown.Confirm, shown.Pin = roleFor(r, a.Server), a.ID == always, i.pinOf(r, a)
 		if !shown.Decides() {
 			shown.Hide()
 		}
 		p.Approvals[n] = &shown
 	}
-	var grants struct{ Grants []Grant }
-	if err := r.Get("/grants?limit=1000", &grants); err != nil {
+	if p.Grants, err = grantsOf(r); err != nil {
 		return nil, err
-	}
-	p.Grants = grants.Grants
-	for n := range p.Grants {
-		p.Grants[n].Role = r.Role
 	}
 	p.Elsewhere, p.Decided = i.others(), i.decisions()
 	v := &page.View{Template: "inbox", Data: p, Fragments: p.fragments()}
@@ -161,10 +158,31 @@ func (p *inboxPage) fragments() (all []page.Fragment) {
 	return append(all, question.Fragments(p.Questions)...)
 }
 
+// grantsOf returns the approvals for further requests.
+func grantsOf(r *page.Request) ([]Grant, error) {
+	var list struct{ Grants []Grant }
+	err := r.Get("/grants?limit=1000", &list)
+	for n := range list.Grants {
+		list.Grants[n].Role = roleFor(r, list.Grants[n].Server)
+	}
+	return list.Grants, err
+}
+
 // decide passes on the decision about a request, which must take effect once.
 func (i *inbox) decide(r *page.Request) (*page.Outcome, error) {
 	id, answer := r.PostFormValue("id"), r.PostFormValue("answer")
-	err := r.Post("/pending/"+url.PathEscape(id)+":decide", map[string]string{"answer": answer}, nil)
+	all, err := i.pending(r.Context(), r.Principal)
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(all, func(a *Approval) bool { return a.ID == id })
+	if n >= 0 && !r.Opens(all[n].Server) {
+		return nil, servers.Unknown(all[n].Server)
+	}
+	if n < 0 && r.Principal != nil {
+		return nil, page.Problem(http.StatusConflict, "not_pending", "%s", i.tooLate(id))
+	}
+	err = r.Post("/pending/"+url.PathEscape(id)+":decide", map[string]string{"answer": answer}, nil)
 	if p, ok := errors.AsType[*gateway.Problem](err); ok && p.Code == "not_pending" {
 		return nil, page.Problem(http.StatusConflict, p.Code, "%s", i.tooLate(id))
 	}
@@ -197,7 +215,19 @@ func (i *inbox) answer(r *page.Request) (*page.Outcome, error) {
 
 // revoke removes a grant.
 func (i *inbox) revoke(r *page.Request) (*page.Outcome, error) {
-	if err := r.Post("/grants/"+url.PathEscape(r.PostFormValue("id"))+":revoke", nil, nil); err != nil {
+	id := r.PostFormValue("id")
+	all, err := grantsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	n := slices.IndexFunc(all, func(g Grant) bool { return g.ID == id })
+	if n >= 0 && !r.Opens(all[n].Server) {
+		return nil, servers.Unknown(all[n].Server)
+	}
+	if n < 0 && r.Principal != nil {
+		return nil, page.Problem(http.StatusNotFound, "unknown_grant", "there is no approval %q", id)
+	}
+	if err := r.Post("/grants/"+url.PathEscape(id)+":revoke", nil, nil); err != nil {
 		return nil, err
 	}
 	i.site.Changed()

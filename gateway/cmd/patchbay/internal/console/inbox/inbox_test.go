@@ -87,6 +87,7 @@ func newDesk(t *testing.T) *desk {
 			}
 			return &mcp.Principal{Subject: r.Header.Get("X-Person")}, role, nil
 		}
+		o.Opens = func(p *mcp.Principal, server string) bool { return p.Subject != "eve" || server != "db" }
 	})
 	d.client, err = mcp.Connect(t.Context(), mcp.InMemory(h.For(&policy.Caller{
 		Principal: &mcp.Principal{Subject: "bob"}, Session: "s"})), &mcp.ClientOptions{
@@ -117,6 +118,17 @@ func (p *person) send(method, path string, form url.Values) (int, string) {
 	}
 	res, text := p.Send(p.client, method, path, form, header...)
 	return res.StatusCode, html.UnescapeString(text)
+}
+
+// cannot fails the test if the Inbox of the person contains a text.
+func (p *person) cannot(texts ...string) {
+	p.t.Helper()
+	_, shown := p.send(http.MethodGet, "/inbox", nil)
+	for _, text := range texts {
+		if strings.Contains(shown, text) {
+			p.t.Errorf("the Inbox of %s contains %q:\n%s", p.name, text, shown)
+		}
+	}
 }
 
 // await fetches a page until it contains a text.
@@ -218,6 +230,12 @@ func TestOnlyOperatorsDecide(t *testing.T) {
 			t.Errorf("%s by a viewer: status %d, want 403", path, status)
 		}
 	}
+	eve := d.person("eve") // an operator whose key does not grant the server
+	eve.cannot("Approve once", "users")
+	if status, _ := eve.send(http.MethodPost, "/inbox/decide", url.Values{"id": {id}, "answer": {"once"}}); status !=
+		http.StatusNotFound {
+		t.Errorf("a decision about a server that eve may not use: status %d, want 404", status)
+	}
 	if shown := ann.await("/inbox?always="+id, "Approve always"); strings.Contains(shown, "Approve once") {
 		t.Error("the confirmation offers other answers")
 	}
@@ -233,6 +251,10 @@ func TestOnlyOperatorsDecide(t *testing.T) {
 	}
 	grant := waiting(t, ann.await("/inbox", "Revoke"))
 	revoke := url.Values{"id": {grant}}
+	eve.cannot("Revoke")
+	if status, _ := eve.send(http.MethodPost, "/inbox/revoke", revoke); status != http.StatusNotFound {
+		t.Errorf("revoke for a server that eve may not use: status %d, want 404", status)
+	}
 	if status, _ := ann.send(http.MethodPost, "/inbox/revoke", revoke); status != http.StatusSeeOther {
 		t.Errorf("revoke: status %d", status)
 	}

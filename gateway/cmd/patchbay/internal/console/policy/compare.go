@@ -8,6 +8,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
@@ -59,7 +60,7 @@ func (s *screen) evaluate(r *page.Request, c *comparison) error {
 		Policy  json.RawMessage `json:"policy"`
 		Actions []action        `json:"actions"`
 	}{Policy: policy}
-	calls, left, err := recorded(s.ring)
+	calls, left, err := recorded(s.ring, servers.Opened(r))
 	if err != nil {
 		return err
 	}
@@ -103,13 +104,14 @@ type recordedCall struct {
 	time time.Time
 }
 
-// recorded returns the calls of callers whose arguments the ring holds, the newest first, and how
-// many calls are left out.
-func recorded(ring *capture.Ring) (calls []recordedCall, left int, err error) {
+// recorded returns the calls of callers to servers that a person may use, if the ring holds their arguments,
+// the newest first, and how many calls are left out.
+func recorded(ring *capture.Ring, opened func(server string) bool) (calls []recordedCall, left int, err error) {
 	query, err := capture.ParseQuery("hop:downstream method:tools/call")
 	if err != nil {
 		return nil, 0, err
 	}
+	query.Only(func(x *capture.Exchange) bool { return opened(x.Server) })
 	size := 0
 	for _, x := range ring.Find(query, 0, capture.MaxExported) {
 		arguments, ok := argumentsOf(ring, x.ID)

@@ -57,6 +57,22 @@ func List(r *page.Request) ([]Row, error) {
 	return list.Servers, err
 }
 
+// Opened returns a function that reports whether a person may read an exchange with a server. An exchange
+// without a server may contain the lists of all servers, so it requires that the person may use all servers.
+// The local user may read all exchanges.
+func Opened(r *page.Request) func(server string) bool {
+	if r.Principal == nil {
+		return func(string) bool { return true }
+	}
+	list, err := List(r)
+	opened := map[string]bool{"": err == nil}
+	for i := range list {
+		opened[list[i].Name] = r.Opens(list[i].Name)
+		opened[""] = opened[""] && opened[list[i].Name]
+	}
+	return func(server string) bool { return opened[server] }
+}
+
 // Check returns a [*gateway.Problem] unless there is a server with a name.
 func Check(r *page.Request, name string) error {
 	if name == "" {

@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -217,11 +218,11 @@ type part struct{ Kind, Text string }
 // result shows the result of a task. Results contain the data of their callers, so they require an operator.
 func (s *screen) result(r *page.Request) (*page.View, error) {
 	p := &resultPage{task: &task{Role: r.Role}}
-	if err := r.Post("/tasks/"+url.PathEscape(r.URL.Query().Get("task"))+":result", nil, p.task); err != nil {
+	if err := check(r, r.URL.Query().Get("task")); err != nil {
 		return nil, err
 	}
-	if !r.Opens(p.Server) {
-		return nil, servers.Unknown(p.Server)
+	if err := r.Post("/tasks/"+url.PathEscape(r.URL.Query().Get("task"))+":result", nil, p.task); err != nil {
+		return nil, err
 	}
 	if len(p.Result) <= maxShown {
 		_ = json.Unmarshal(p.Result, &p.Content) // after an error, the page shows only the JSON
@@ -240,9 +241,29 @@ func (s *screen) result(r *page.Request) (*page.View, error) {
 	return &page.View{Title: "Result of " + p.Tool, Template: "result", Data: p}, nil
 }
 
+// check returns an error for the task of a server that the person may not use.
+func check(r *page.Request, id string) error {
+	p := tasksPage{NextCursor: -1}
+	for after := 0; p.NextCursor != 0 && r.Principal != nil; after = p.NextCursor {
+		p = tasksPage{}
+		if err := r.Get(fmt.Sprintf("/tasks?cursor=%d&limit=%d", after, pageSize), &p); err != nil {
+			return err
+		}
+		for _, t := range p.Tasks {
+			if t.ID == id && !r.Opens(t.Server) {
+				return servers.Unknown(t.Server)
+			}
+		}
+	}
+	return nil
+}
+
 // cancel asks the server of a task to end it.
 func (s *screen) cancel(r *page.Request) (*page.Outcome, error) {
 	var t task
+	if err := check(r, r.PostFormValue("task")); err != nil {
+		return nil, err
+	}
 	err := r.Post("/tasks/"+url.PathEscape(r.PostFormValue("task"))+":cancel", nil, &t)
 	if p, ok := errors.AsType[*gateway.Problem](err); ok && p.Code == "task_ended" {
 		return &page.Outcome{Location: "/tasks", Message: "The task had ended already."}, nil

@@ -155,19 +155,13 @@ type frameRow struct {
 }
 
 // allowed returns a function that reports whether a person may read an exchange, or nil for the local user, who may
-// read all. The person must be able to use the server of the exchange, and all servers for an exchange without a
-// server, which may contain the lists of all.
+// read all.
 func allowed(r *page.Request) func(x *capture.Exchange) bool {
 	if r.Principal == nil {
 		return nil
 	}
-	list, err := servers.List(r)
-	opened := map[string]bool{"": err == nil}
-	for i := range list {
-		opened[list[i].Name] = r.Opens(list[i].Name)
-		opened[""] = opened[""] && opened[list[i].Name]
-	}
-	return func(x *capture.Exchange) bool { return opened[x.Server] }
+	opened := servers.Opened(r)
+	return func(x *capture.Exchange) bool { return opened(x.Server) }
 }
 
 // queryOf parses the query of a person, which selects only exchanges that the person may read, also after an error.
