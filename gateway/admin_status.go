@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // An adminStatus is the condition of a gateway, in JSON.
@@ -83,6 +85,8 @@ type callerEntry struct {
 	Refused  uint64    `json:"refused" jsonschema:"requests that were not sent to their server"`
 	First    time.Time `json:"first"`
 	Last     time.Time `json:"last"`
+
+	principal *mcp.Principal // of the last request; nil for the local user
 }
 
 func (r *adminRequest) callers(*noQuery) (*callerList, error) {

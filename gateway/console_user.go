@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -148,4 +150,38 @@ func (l *liveKeys) grantOf(p *mcp.Principal) (*grant, error) {
 		}
 	}
 	return nil, cmp.Or(err, ErrConsoleKey)
+}
+
+// ErrUnknownCaller is returned for a key that does not exist or has ended, and for a caller without requests.
+var ErrUnknownCaller = &Problem{Status: http.StatusNotFound, Code: "unknown_caller",
+	Detail: "there is no such key, and no such caller has sent a request since the start"}
+
+// FindCaller returns the principal of a key, or, if key is empty, the principal of the last request of a subject
+// and its issuer. The error is [ErrUnknownCaller].
+func (g *Gateway) FindCaller(key, subject, issuer string) (p *mcp.Principal, err error) {
+	g.Admin()
+	if p = g.admin.Load().events.principal(subject, issuer); key != "" {
+		p = nil
+		if g.live != nil {
+			p = g.live.named(key)
+		}
+	}
+	if p == nil {
+		return nil, ErrUnknownCaller
+	}
+	return p, nil
+}
+
+// RecordView records that an operator, nil for the local user, sees the lists of a server as p. The error is the
+// error of the Recorder: the lists must not be shown then.
+func (g *Gateway) RecordView(operator, p *mcp.Principal, server string) error {
+	detail := map[string]any{"action": "view as", "subject": p.Subject, "issuer": p.Issuer}
+	if key, ok := p.Claims["key"].(string); ok && p.Issuer == KeyIssuer {
+		detail["key"] = key
+	}
+	record := &event.Record{Event: event.Admin, Action: policy.Action{Server: server}, Detail: mustMarshal(detail)}
+	if operator != nil {
+		record.Caller = &policy.Caller{Principal: operator}
+	}
+	return g.host.Operator().Record(record)
 }

@@ -285,6 +285,7 @@ func (l *EventLog) count(r *event.Record, outcome string) {
 		l.callers[key] = c
 	}
 	c.Requests++
+	c.principal = r.Caller.Principal
 	if outcome == "refused" {
 		c.Refused++
 	}
@@ -321,6 +322,16 @@ func (l *EventLog) removeIdleCaller() {
 		}
 	}
 	delete(l.callers, oldest)
+}
+
+// principal returns the principal of the last request of a subject, or nil.
+func (l *EventLog) principal(subject, issuer string) *mcp.Principal {
+	for _, c := range l.callerList() {
+		if c.principal != nil && c.Subject == subject && c.Issuer == issuer {
+			return c.principal
+		}
+	}
+	return nil
 }
 
 // callerList returns the callers, the most recent first.

@@ -105,6 +105,19 @@ func (l *liveKeys) find(hash keyHash) (*liveKey, error) {
 	return k, nil
 }
 
+// named returns the principal of a key that has not ended, or nil.
+func (l *liveKeys) named(name string) *mcp.Principal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.refresh() // it is logged, and no key is valid if the keys cannot be read for long
+	for _, k := range l.byHash {
+		if k.Name == name && !k.IsExpired(time.Now()) {
+			return k.caller
+		}
+	}
+	return nil
+}
+
 // touch records the use of a key.
 func (l *liveKeys) touch(k *liveKey, now time.Time) {
 	l.used(&k.Key)

@@ -84,6 +84,8 @@ type Options struct {
 	// Target returns how other programs reach a server, for the commands that pages offer to copy.
 	// It must contain no secrets. Default: a server of the configuration, by its name.
 	Target func(server string) *explore.Target
+	// Viewer lets operators see the lists of other persons in Explore. Default: they see only their own.
+	Viewer *explore.Viewer
 	// Checks is the path of the file for calls that are saved in Explore. Default: calls cannot be
 	// saved.
 	Checks string
@@ -237,7 +239,7 @@ func (c *Console) newScreens() []*page.Screen {
 	}
 	run := &explore.Options{Connect: c.opts.Connect, Dial: c.opts.Dial, Target: c.opts.Target,
 		Version: c.opts.Version, Checks: c.opts.Checks, Mask: c.opts.Mask, Desk: c.opts.Questions,
-		Doctor: examiner, Capture: c.opts.Capture}
+		Viewer: c.opts.Viewer, Doctor: examiner, Capture: c.opts.Capture}
 	if c.opts.Connect != nil && c.showsApps() {
 		var screen *page.Screen
 		screen, c.viewer, run.App = apps.New(c.site,

@@ -258,7 +258,7 @@ func (c *Console) pageOf(r *page.Request) (*shownPage, error) {
 		if o.View != nil && r.Role.Grants(o.Role) {
 			own := *r
 			own.Request = r.Clone(r.Context())
-			own.URL, own.RequestURI = u, u.RequestURI()
+			own.URL, own.RequestURI, own.Live = u, u.RequestURI(), true
 			return &shownPage{&own, o, sent{}}, nil
 		}
 	}

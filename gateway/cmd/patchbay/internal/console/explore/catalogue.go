@@ -64,6 +64,7 @@ type item struct {
 	Output      stdjson.RawMessage // schema of the structured content of a tool; may be nil
 	Definition  string             // the JSON of the item, indented
 	Blocked     string             // the reason why the host hides the item, or ""
+	Hidden      string             // what hides the item from the person whose lists are viewed, or ""
 	template    *mcp.ResourceTemplate
 	problem     string // the parts that the form of the item lacks, or ""
 	view        bool   // a page shows the results of the tool
@@ -313,7 +314,21 @@ type catalogues struct {
 // of returns the catalogue of a server for a principal. It loads the catalogue in the background,
 // because a page must not wait for a server, and again after forget.
 func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
-	key := runsKey{server, question.PersonOf(p)}
+	return c.get(runsKey{server, question.PersonOf(p)},
+		func(ctx context.Context) *catalogue { return c.load(ctx, server, p) })
+}
+
+// renew makes a catalogue stale.
+func (c *catalogues) renew(key runsKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.all[key]; known != nil && known.Loaded {
+		c.stale[key] = true
+	}
+}
+
+// get returns a catalogue, and loads it in the background if it is unknown or stale.
+func (c *catalogues) get(key runsKey, load func(ctx context.Context) *catalogue) *catalogue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.all[key]
@@ -335,7 +350,7 @@ func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
 		delete(c.all, oldest)
 	}
 	c.site.Background(func(ctx context.Context) {
-		loaded := c.load(ctx, server, p)
+		loaded := load(ctx)
 		loaded.Began = loading.Began
 		c.mu.Lock()
 		if c.all[key] == shown {

@@ -58,6 +58,8 @@ type Options struct {
 	App func(c *apps.Call)
 	// Desk takes the questions of servers in runs. Default: a desk of the screen.
 	Desk *question.Desk
+	// Viewer lets operators see the lists of other persons. Default: they see only their own.
+	Viewer *Viewer
 	// Doctor examines the servers that fail. Default: nil, which examines nothing.
 	Doctor *doctorpage.Doctor
 	// Capture contains the requests that can be sent again. Default: recorded requests cannot be sent again.
@@ -145,6 +147,7 @@ func (e *explorer) heard(event page.Event) {
 type explorePage struct {
 	At        explorePlace
 	Servers   []string
+	Persons   []string // whose lists the person may view
 	Server    *servers.Row
 	Stderr    []string // the last lines, while the server does not respond
 	Catalogue *catalogue
@@ -300,6 +303,12 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 		if list[i].Name == p.At.Server {
 			p.Server = &list[i]
 		}
+	}
+	if e.opts.Viewer != nil && r.Role.Grants(page.RoleOperator) {
+		p.Persons = persons(r)
+	}
+	if p.Server != nil && at.As != "" {
+		return p, e.viewAs(r, p)
 	}
 	if p.Server != nil {
 		p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)

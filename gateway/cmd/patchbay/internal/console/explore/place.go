@@ -9,6 +9,7 @@ import (
 // An explorePlace identifies the content of a page of the screen, as the URL states it.
 type explorePlace struct {
 	Server, Name, Filter, Tab string
+	As                        string // the person whose lists are viewed, or ""
 	Kind                      itemKind
 	Run, Draft                int
 	With                      int // the run that the run is compared with
@@ -17,6 +18,7 @@ type explorePlace struct {
 func placeOf(q url.Values) explorePlace {
 	number := func(name string) int { n, _ := strconv.Atoi(q.Get(name)); return n }
 	p := explorePlace{Server: q.Get("server"), Name: q.Get("name"), Filter: q.Get("q"), Tab: q.Get("tab"),
+		As:   q.Get("as"),
 		Kind: itemKind(q.Get("kind")), Run: number("run"), Draft: number("draft"), With: number("with")}
 	if tool := q.Get("tool"); tool != "" {
 		p.Kind, p.Name = kindTools, tool
@@ -30,7 +32,7 @@ func placeOf(q url.Values) explorePlace {
 // URL returns the path of the page, with its query.
 func (p explorePlace) URL() string {
 	q := url.Values{"server": {p.Server}, "kind": {string(p.Kind)}}
-	for name, value := range map[string]string{"name": p.Name, "q": p.Filter, "tab": p.Tab} {
+	for name, value := range map[string]string{"name": p.Name, "q": p.Filter, "tab": p.Tab, "as": p.As} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -45,12 +47,12 @@ func (p explorePlace) URL() string {
 
 // To returns the URL of an item in the same list.
 func (p explorePlace) To(name string) string {
-	return explorePlace{Server: p.Server, Kind: p.Kind, Name: name, Filter: p.Filter}.URL()
+	return explorePlace{Server: p.Server, Kind: p.Kind, Name: name, Filter: p.Filter, As: p.As}.URL()
 }
 
 // ToKind returns the URL of another list of the server.
 func (p explorePlace) ToKind(kind itemKind) string {
-	return explorePlace{Server: p.Server, Kind: kind}.URL()
+	return explorePlace{Server: p.Server, Kind: kind, As: p.As}.URL()
 }
 
 // ToTab returns the URL of another tab of the item.

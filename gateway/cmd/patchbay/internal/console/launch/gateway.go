@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/explore"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
@@ -67,6 +68,7 @@ func Gateway(
 			return nil, err
 		}
 	}
+	o.Viewer = &explore.Viewer{Find: o.Gateway.FindCaller, Record: o.Gateway.RecordView, Explain: auth.Admin.Explain}
 	web, err := New(o)
 	if err != nil {
 		return nil, err

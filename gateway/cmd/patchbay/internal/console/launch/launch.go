@@ -32,7 +32,8 @@ type Options struct {
 	Home    string // see [console.Options]
 	Checks  string // see [console.Options]
 	Mask    func(text string) string
-	Sources *Sources // of the pages Logs and Inbox; nil for none
+	Sources *Sources        // of the pages Logs and Inbox; nil for none
+	Viewer  *explore.Viewer // see [console.Options]
 	// Access lets other people than the local user log in. Default: nobody else.
 	Access *access.Access
 }
@@ -41,7 +42,7 @@ type Options struct {
 func New(o *Options) (*console.Console, error) {
 	opts := &console.Options{Admin: o.Gateway.AdminClient, Home: o.Home, Access: o.Access, Gateway: o.Access != nil,
 		Checks: o.Checks,
-		Mask:   o.Mask, Version: build.Version(),
+		Mask:   o.Mask, Viewer: o.Viewer, Version: build.Version(),
 		Capture: o.Config.Capture, Logger: o.IO.Logger(),
 		Connect: func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
 			h, err := o.Gateway.CallerEndpoint(p, gateway.Route{Server: server})

@@ -193,6 +193,7 @@ type Request struct {
 	*http.Request
 	Principal *mcp.Principal // nil for the local user
 	Role      Role           // of the person
+	Live      bool           // the stream of a page renders the page again
 	// Check identifies the person again, for a route with Stream: it sets Principal and Role, and
 	// reports whether the person may still use the route.
 	Check func() bool
