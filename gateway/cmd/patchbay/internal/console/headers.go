@@ -53,6 +53,12 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	r, err := remote{c}.fromProxy(r)
+	if err != nil {
+		c.opts.Logger.Warn("console: request refused", "error", err, "address", r.RemoteAddr)
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
 	req := c.site.Request(r, nil, "")
 	o, refused := c.admit(req)
 	if refused != nil {

@@ -136,6 +136,9 @@ func (l *logins) newCookie(r *http.Request, value string, seconds int) *http.Coo
 
 // login returns the login of a request, or nil.
 func (l *logins) login(r *http.Request) *login {
+	if person, ok := r.Context().Value(personKey{}).(access.Person); ok {
+		return &login{person: person}
+	}
 	cookie, err := r.Cookie(l.cookieName(r))
 	if err != nil {
 		return nil

@@ -96,6 +96,30 @@ func (c remote) logInKey(r *http.Request, key string) *http.Cookie {
 	return c.logins.add(r, person)
 }
 
+// A personKey is the key of the person in the context of a request of a proxy.
+type personKey struct{}
+
+// errNoProxy refuses a request at the URL of the proxy that names nobody.
+var errNoProxy = errors.New("the proxy of this console must name the person who sends a request")
+
+// fromProxy returns a request with the person whom the proxy names, if there is a proxy. Each request at
+// the public host must name a person. The cookies of such a request identify nobody.
+func (c remote) fromProxy(r *http.Request) (*http.Request, error) {
+	if c.opts.Access == nil || c.opts.Access.Proxy == nil {
+		return r, nil
+	}
+	person, err := c.opts.Access.Proxy.Person(r)
+	switch {
+	case err != nil:
+		return r, err
+	case person != nil:
+		return r.WithContext(context.WithValue(r.Context(), personKey{}, person)), nil
+	case r.Host == c.logins.public:
+		return r, errNoProxy
+	}
+	return r, nil
+}
+
 // bind makes a request end with the login of its person. The caller must call the result at the
 // end.
 func (c remote) bind(r *page.Request) (done func()) {

@@ -191,7 +191,7 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 	if o != nil {
 		f.Title, templates = cmp.Or(v.Title, o.Title), o.templates
 	}
-	f.CanLeave = c.opts.Authenticate == nil
+	f.CanLeave = c.opts.Authenticate == nil && r.Context().Value(personKey{}) == nil
 	if r.Principal != nil {
 		f.Who = r.Principal.Subject
 	}

@@ -1,5 +1,5 @@
 // Package access identifies the people who log in to a console of a gateway from other machines: by
-// a key with a role, or by the identity provider of the gateway.
+// a key with a role, by the identity provider of the gateway, or by a reverse proxy.
 //
 // A [Person] is checked for each request, so it ends with its key or its login. The sessions of
 // browsers and the pages belong to package console.
@@ -33,6 +33,8 @@ type Access struct {
 	LogIn func(r *http.Request, key string) (Person, error)
 	// Identity logs people in at an identity provider. Default: there is no such login.
 	Identity *Identity
+	// Proxy identifies the people who use URL. Default: no header identifies anyone.
+	Proxy *Proxy
 }
 
 // A Person is a person who has logged in. It is safe for concurrent use.
@@ -79,7 +81,7 @@ type Identity struct {
 	attempts []attempt  // the oldest first
 }
 
-// An attempt is a browser at the pages of the provider.
+// An attempt represents a browser at the pages of the provider.
 type attempt struct {
 	oidcclient.Request
 	browser, next string
@@ -152,6 +154,13 @@ func (i *Identity) Finish(ctx context.Context, browser string, response url.Valu
 	if err := id.Claims(&claims); err != nil {
 		return nil, "", fmt.Errorf("the ID token contains invalid claims: %w", err)
 	}
+	if _, has := claims[i.roles.Claim]; !has && ends.Userinfo != "" {
+		more, err := i.userinfo(ctx, ends.Userinfo, token.AccessToken, id.Subject)
+		if err != nil {
+			return nil, "", err
+		}
+		claims[i.roles.Claim] = more[i.roles.Claim]
+	}
 	role := i.role(claims[i.roles.Claim])
 	if role == "" {
 		return nil, "", ErrRefused
@@ -180,7 +189,7 @@ func (i *Identity) take(browser, state string) (*attempt, error) {
 	return &a, nil
 }
 
-// A user is a person whom the identity provider identified.
+// A user contains the rights of a person whom the identity provider or a proxy identified.
 type user struct {
 	principal *mcp.Principal
 	role      gateway.ConsoleRole
@@ -200,13 +209,18 @@ func (i *Identity) role(claim any) gateway.ConsoleRole {
 			}
 		}
 	}
+	return roleOf(values, i.roles.Viewer, i.roles.Operator)
+}
+
+// roleOf returns the role of a person with values, or "".
+func roleOf(values, viewer, operator []string) gateway.ConsoleRole {
 	isIn := func(all []string) bool {
 		return slices.ContainsFunc(values, func(v string) bool { return slices.Contains(all, v) })
 	}
 	switch {
-	case isIn(i.roles.Operator):
+	case isIn(operator):
 		return gateway.ConsoleOperator
-	case isIn(i.roles.Viewer):
+	case isIn(viewer):
 		return gateway.ConsoleViewer
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 
@@ -69,6 +70,11 @@ func Gateway(
 		}
 	}
 	o.Viewer = &explore.Viewer{Find: o.Gateway.FindCaller, Record: o.Gateway.RecordView, Explain: auth.Admin.Explain}
+	if c.Proxy != nil {
+		if o.Access.Proxy, err = access.NewProxy(c.Proxy, os.Getenv(c.Proxy.Secret)); err != nil {
+			return nil, err
+		}
+	}
 	web, err := New(o)
 	if err != nil {
 		return nil, err
