@@ -23,6 +23,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
 	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -326,7 +327,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 		p.Stderr = stderrOf(r, p.At.Server, stderrBrief)
 	}
 	if readsOutput && e.opts.Capture != nil {
-		p.Wire = e.wireOf(r, p.At.Server)
+		p.Wire = &wire{traffic.Latest(e.opts.Capture, p.At.Server, maxWired), stderrOf(r, p.At.Server, stderrLines)}
 	}
 	e.selectItem(p)
 	e.addRuns(r, p)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/traffic"
 )
 
@@ -19,11 +18,6 @@ const (
 type wire struct {
 	Exchanges []*traffic.Recent // the newest first
 	Lines     []string          // of standard error, the newest last
-}
-
-// wireOf returns the panel of a server.
-func (e *explorer) wireOf(r *page.Request, server string) *wire {
-	return &wire{traffic.Latest(e.opts.Capture, server, maxWired), stderrOf(r, server, stderrLines)}
 }
 
 // version changes with the content of the panel.

@@ -56,8 +56,7 @@ func (x *Recent) Messages() []frameRow {
 	_, frames, _ := x.ring.Get(x.ID)
 	rows := framesOf(&x.Exchange, frames)
 	for i := range rows {
-		rows[i].Text = brief(rows[i].Text)
-		rows[i].Pretty = brief(rows[i].Pretty)
+		rows[i].Text, rows[i].Pretty = brief(rows[i].Text), brief(rows[i].Pretty)
 	}
 	return rows
 }
