@@ -77,13 +77,7 @@ func isNotScope(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\
 
 // checkPublicURL returns a URL without a trailing slash.
 func checkPublicURL(p *config.Problems, at, text string) string {
-	if text == "" {
-		return ""
-	}
-	u, err := url.Parse(text)
-	isSecure := err == nil && (u.Scheme == "https" || u.Scheme == "http" && netx.IsLocalHost(u.Hostname()))
-	if !isSecure || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
-		strings.ContainsAny(text, "?#") {
+	if text != "" && !netx.IsOrigin(text) {
 		p.Add(at, "got %.100q, want an https URL without a path, such as \"https://mcp.example.com\"", text)
 	}
 	return strings.TrimRight(text, "/")

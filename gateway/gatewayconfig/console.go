@@ -18,6 +18,12 @@ type Console struct {
 	// PublicURL is the URL without a path by which other machines reach the console: the https URL
 	// of a reverse proxy with TLS. If it is empty, only this machine reaches the console.
 	PublicURL string `json:"publicURL,omitzero" jsonschema:"URL of the console for browsers,pattern=^https?://"`
+	// ViewListen is the address of the listener for the pages of apps as host:port. Default:
+	// 127.0.0.1:6281, or a free port if ViewOrigin is empty.
+	ViewListen string `json:"viewListen,omitzero" jsonschema:"address for the pages of apps as host:port"`
+	// ViewOrigin is the URL without a path by which browsers reach ViewListen, whose host must not
+	// be the host of PublicURL. If it is empty, a console with a PublicURL shows no apps.
+	ViewOrigin string `json:"viewOrigin,omitzero" jsonschema:"URL of the pages of apps,pattern=^https?://"`
 	// Roles lets users of Auth.OIDC log in; nil means that only keys with a role log in.
 	Roles *ConsoleRoles `json:"roles,omitzero" jsonschema:"roles of the users of auth.oidc; absent for none"`
 	// Proxy is the reverse proxy at PublicURL if it authenticates people; nil means that no header
@@ -103,6 +109,13 @@ func (s *Settings) checkConsole(p *config.Problems) {
 		return
 	}
 	c.PublicURL = checkPublicURL(p, "/console/publicURL", c.PublicURL)
+	c.ViewOrigin = checkPublicURL(p, "/console/viewOrigin", c.ViewOrigin)
+	if c.ViewOrigin != "" && netx.SameHost(c.ViewOrigin, c.PublicURL) {
+		p.Add("/console/viewOrigin", "got %.100q, want another host than publicURL, which isolates apps", c.ViewOrigin)
+	}
+	if v := c.ViewListen; v != "" && (!isAddress(v) || v == c.Listen || v == s.Listen || v == s.Ops) {
+		p.Add("/console/viewListen", "got %.64q, want host:port, such as \"127.0.0.1:6281\", of its own", v)
+	}
 	switch host, _, _ := net.SplitHostPort(c.Listen); {
 	case !isAddress(c.Listen) || c.Listen == s.Listen || c.Listen == s.Ops:
 		p.Add("/console/listen", "got %.64q, want host:port, such as \"127.0.0.1:6280\", other than listen and ops",

@@ -15,6 +15,8 @@ func TestConsole(t *testing.T) {
 		`"console": {}`: {Listen: "127.0.0.1:6280"},
 		`"console": {"listen": "0.0.0.0:80", "publicURL": "https://console.example/"}`: {
 			Listen: "0.0.0.0:80", PublicURL: "https://console.example"},
+		`"console": {"viewListen": "[::]:81", "viewOrigin": "https://views.example/"}`: {
+			Listen: "127.0.0.1:6280", ViewListen: "[::]:81", ViewOrigin: "https://views.example"},
 		oidc + `"console": {"roles": {"operator": ["a"]}}`: {Listen: "127.0.0.1:6280",
 			Roles: &gatewayconfig.ConsoleRoles{Claim: "groups", Operator: []string{"a"}}},
 		`"console": {"publicURL": "https://c.example", "proxy": {"user": "X-User", "peers": ["10.1.0.5", "10.2.0.0/16"],
@@ -27,11 +29,15 @@ func TestConsole(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`"console": {"listen": "6280"}`:             `console.listen: got "6280", want host:port`,
-		`"console": {"listen": "127.0.0.1:7777"}`:   `console.listen: got "127.0.0.1:7777", want host:port`,
-		`"console": {"listen": "0.0.0.0:6280"}`:     `console.listen: got "0.0.0.0:6280", which other machines`,
-		`"console": {"publicURL": "http://a.test"}`: `console.publicURL: got "http://a.test", want an https URL`,
-		`"console": {"roles": {"viewer": ["a"]}}`:   `console.roles: want auth.oidc with clientId`,
+		`"console": {"listen": "6280"}`:               `console.listen: got "6280", want host:port`,
+		`"console": {"listen": "127.0.0.1:7777"}`:     `console.listen: got "127.0.0.1:7777", want host:port`,
+		`"console": {"listen": "0.0.0.0:6280"}`:       `console.listen: got "0.0.0.0:6280", which other machines`,
+		`"console": {"publicURL": "http://a.test"}`:   `console.publicURL: got "http://a.test", want an https URL`,
+		`"console": {"viewListen": "127.0.0.1:6280"}`: `console.viewListen: got "127.0.0.1:6280", want host:port`,
+		`"console": {"viewOrigin": "http://a.test"}`:  `console.viewOrigin: got "http://a.test", want an https URL`,
+		`"console": {"publicURL": "https://a.test", "viewOrigin": "https://a.test:8443"}`: `console.viewOrigin: got ` +
+			`"https://a.test:8443", want another host`,
+		`"console": {"roles": {"viewer": ["a"]}}`: `console.roles: want auth.oidc with clientId`,
 	} {
 		checkProblem(t, "{"+text+"}", "patchbay."+want)
 	}

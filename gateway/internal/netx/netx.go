@@ -36,3 +36,18 @@ func IsHTTP(u *url.URL) bool {
 	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" &&
 		(ValidPort(u.Port()) || u.Port() == "" && !strings.HasSuffix(u.Host, ":"))
 }
+
+// IsOrigin reports whether text is the URL of an origin that is safe to send secrets to: https, or http
+// on this machine, without a user, a path and a query.
+func IsOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && IsHTTP(u) && (u.Scheme == "https" || IsLocalHost(u.Hostname())) && u.User == nil &&
+		strings.Trim(u.Path, "/") == "" && !strings.ContainsAny(text, "?#")
+}
+
+// SameHost reports whether two URLs have the same host, at any port.
+func SameHost(a, b string) bool {
+	first, err := url.Parse(a)
+	second, err2 := url.Parse(b)
+	return err == nil && err2 == nil && strings.EqualFold(first.Hostname(), second.Hostname())
+}

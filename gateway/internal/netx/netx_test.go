@@ -49,3 +49,21 @@ func TestURLsOfHTTP(t *testing.T) {
 		}
 	}
 }
+
+func TestOrigins(t *testing.T) {
+	for text, want := range map[string]bool{
+		"https://views.example": true, "https://views.example:8443/": true, "http://127.0.0.1:6281": true,
+		"http://[::1]:1": true, "http://localhost": true,
+		"http://views.example": false, "https://views.example/path": false, "https://a:b@views.example": false,
+		"https://views.example?x": false, "https://views.example#": false, "https://": false, "views.example": false,
+		"https://views.example:0": false, "ftp://views.example": false, "": false,
+	} {
+		if got := netx.IsOrigin(text); got != want {
+			t.Errorf("%q: got %t, want %t", text, got, want)
+		}
+	}
+	const first = "https://a.example"
+	if !netx.SameHost(first, "http://A.example:81") || netx.SameHost(first, "https://b.example") {
+		t.Error("the hosts of URLs are not compared without case and port")
+	}
+}

@@ -102,7 +102,8 @@ type Options struct {
 	// console begins.
 	Gateway bool
 	// ViewAddr is the host:port of a second listener, for the pages of apps. It must be a loopback
-	// address, unless ViewOrigin is set. Default: DefaultViewAddr, or a free port if it is in use.
+	// address, unless ViewOrigin is the URL of a proxy. Default: DefaultViewAddr, or a free port if it
+	// is in use and ViewOrigin is empty.
 	ViewAddr string
 	// ViewOrigin is the origin at which browsers reach the second listener, such as
 	// https://views.example. Its host must not be a host of the console. Default: none for a
@@ -172,6 +173,7 @@ func New(o *Options) (*Console, error) {
 	if c.opts.Logger == nil {
 		c.opts.Logger = slog.Default()
 	}
+	c.opts.ViewOrigin = strings.TrimRight(c.opts.ViewOrigin, "/")
 	if c.opts.Questions == nil {
 		c.opts.Questions = &question.Desk{}
 	}
@@ -202,8 +204,7 @@ func New(o *Options) (*Console, error) {
 		c.opts.Hosts = append(slices.Clone(c.opts.Hosts), c.name)
 	}
 	if c.viewer != nil {
-		isPublic := c.opts.ViewOrigin != ""
-		if c.views, err = listenAll(c.opts.ViewAddr, DefaultViewAddr, isPublic, !isPublic); err != nil {
+		if c.views, err = listenViews(&c.opts, c.Base()); err != nil {
 			c.closeListeners()
 			return nil, fmt.Errorf("pages of apps: %w", err)
 		}

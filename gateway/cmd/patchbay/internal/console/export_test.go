@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
@@ -22,6 +23,9 @@ func (c *Console) Register(path string, role page.Role) error {
 	return c.register(&page.Screen{Routes: []*page.Route{{Path: path, Role: role,
 		View: func(*page.Request) (*page.View, error) { return &page.View{}, nil }}}})
 }
+
+// Origins returns the origin of the console for a request, and the origin of the pages of apps.
+func (c *Console) Origins(r *http.Request) (console, view string) { return c.origins(r) }
 
 // Age makes the tokens and cookies older.
 func (c *Console) Age(d time.Duration) {

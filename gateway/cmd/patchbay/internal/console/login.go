@@ -59,10 +59,13 @@ func newLogins(addr net.Addr, public string) *logins {
 		isSecure: strings.HasPrefix(public, "https:")}
 }
 
+// isTLS reports whether the browser of a request uses the https URL for other machines.
+func (l *logins) isTLS(r *http.Request) bool { return l.isSecure && r.Host == l.public }
+
 // cookieName returns the name of the cookie. With TLS it begins with __Host-, so that other hosts
 // of the domain cannot set the cookie; browsers accept this prefix over TLS only.
 func (l *logins) cookieName(r *http.Request) string {
-	if l.isSecure && r.Host == l.public {
+	if l.isTLS(r) {
 		return "__Host-" + l.cookie
 	}
 	return l.cookie

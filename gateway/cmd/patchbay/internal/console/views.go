@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,23 @@ const (
 // showsApps reports whether the console has a second origin. A console that other machines open, or
 // that is behind TLS, has no second origin by itself.
 func (c *Console) showsApps() bool { return !isRemote(&c.opts) || c.opts.ViewOrigin != "" }
+
+// listenViews listens for the pages of apps of a console at a URL. A proxy at ViewOrigin knows the
+// port, so no other port is used.
+func listenViews(o *Options, base string) (all []net.Listener, err error) {
+	origin, addr := o.ViewOrigin, o.ViewAddr
+	switch {
+	case origin != "" && !netx.IsOrigin(origin):
+		return nil, fmt.Errorf("invalid origin %q: must be an https URL without a path", origin)
+	case origin != "" && (netx.SameHost(origin, base) || netx.SameHost(origin, publicURL(o.Access))):
+		return nil, fmt.Errorf("invalid origin %q: must have another host than the console", origin)
+	case origin != "":
+		addr = cmp.Or(addr, DefaultViewAddr)
+	}
+	u, err := url.Parse(origin)
+	isPublic := err == nil && u.Host != "" && !netx.IsLocalHost(u.Hostname())
+	return listenAll(addr, DefaultViewAddr, isPublic, !isPublic)
+}
 
 // maxPorts bounds the search for a port that is free at both addresses: the second port is rarely taken.
 const maxPorts = 10
@@ -87,11 +105,14 @@ func (c *Console) origins(r *http.Request) (console, view string) {
 	case err != nil:
 		return "", ""
 	case c.opts.ViewOrigin != "":
-		u, err := url.Parse(c.opts.ViewOrigin)
-		if err != nil || strings.EqualFold(u.Hostname(), at.Hostname()) {
+		scheme := "http"
+		if c.logins.isTLS(r) || c.opts.Authenticate != nil {
+			scheme = "https"
+		}
+		if console = scheme + "://" + r.Host; netx.SameHost(console, c.opts.ViewOrigin) {
 			return "", ""
 		}
-		return u.Scheme + "://" + r.Host, c.opts.ViewOrigin
+		return console, c.opts.ViewOrigin
 	case strings.EqualFold(at.Hostname(), hostByName):
 		name = hostByAddress
 	}

@@ -40,6 +40,7 @@ import (
 type Options struct {
 	*cmdutil.Factory
 	Addr      string
+	Views     cmdutil.Views
 	Checks    string // the file for saved calls
 	NoBrowser bool
 	Args      []string // the targets; empty for the configuration
@@ -64,6 +65,7 @@ func NewCmdConsole(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command
 	}
 	o.cmd.Flags().StringVar(&o.Addr, "addr", "", "listen at this `host:port` of this machine; default "+
 		console.DefaultAddr+", or a free port")
+	o.Views.AddFlags(o.cmd)
 	o.cmd.Flags().StringVar(&o.Checks, "checks", defaultChecks, "save calls to this `file`, which \"patchbay check\" "+
 		"runs")
 	o.cmd.Flags().BoolVar(&o.NoBrowser, "no-browser", false, "print the URL, and do not open a browser")
@@ -82,6 +84,9 @@ const shutdownTimeout = 5 * time.Second
 // open serves the console until ctx ends. No process of a server is left.
 func open(ctx context.Context, o *Options) (err error) {
 	f := o.Factory
+	if err := o.Views.Check(true); err != nil {
+		return exit.UsageError(err)
+	}
 	if o.cmd.ArgsLenAtDash() < 0 && slices.Equal(o.Args, []string{target.RunningName}) {
 		return openRunning(ctx, o)
 	}
@@ -112,8 +117,8 @@ func open(ctx context.Context, o *Options) (err error) {
 	defer func() { err = errors.Join(err, h.Close()) }()
 	gw, reload := newGateway(f, c, h)
 	defer shutdown(gw)
-	opts := &launch.Options{Factory: f, Config: c, Gateway: gw, Addr: o.Addr, Mask: h.Operator().Mask,
-		Sources: sources}
+	opts := &launch.Options{Factory: f, Config: c, Gateway: gw, Addr: o.Addr, Views: o.Views,
+		Mask: h.Operator().Mask, Sources: sources}
 	sources.SetMask(opts.Mask)
 	if opts.Checks, err = filepath.Abs(o.Checks); err != nil {
 		return err

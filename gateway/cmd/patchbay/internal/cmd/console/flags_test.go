@@ -3,6 +3,7 @@ package console
 import (
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 )
@@ -13,7 +14,9 @@ func TestConsoleFlags(t *testing.T) {
 		"console a b --no-browser --addr :8080": {Addr: ":8080", Checks: defaultChecks, NoBrowser: true,
 			Args: []string{"a", "b"}},
 		"console --checks calls.json -- npx -y server": {Checks: "calls.json", Args: []string{"npx", "-y", "server"}},
-		"console --unknown":                            nil,
+		"console --view-origin http://localhost:4": {Checks: defaultChecks,
+			Views: cmdutil.Views{Origin: "http://localhost:4"}},
+		"console --unknown": nil,
 	})
 }
 

@@ -37,7 +37,7 @@ func openRunning(ctx context.Context, o *Options) error {
 			}
 			return mcp.NewConnTransport(mcp.NewStreamConn(a, a, nil)), nil
 		},
-	}, o.Addr)
+	}, o.Addr, o.Views)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package serve
 import (
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 )
 
@@ -13,6 +14,8 @@ func TestServeFlags(t *testing.T) {
 			Ops: ":1", Pprof: true, Quiet: true, Tasks: "memory", NoAuth: true},
 		"serve --stdio":   {Addr: defaultAddr, Stdio: true},
 		"serve --console": {Addr: defaultAddr, Console: "127.0.0.1:6280"},
-		"serve x":         nil,
+		"serve --console --view-addr :4": {Addr: defaultAddr, Console: "127.0.0.1:6280",
+			Views: cmdutil.Views{Addr: ":4"}},
+		"serve x": nil,
 	})
 }

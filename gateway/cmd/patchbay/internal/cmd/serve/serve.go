@@ -38,6 +38,7 @@ type Options struct {
 	Addr, Auth, Ops string
 	Tasks           string // the file, or "memory"
 	Console         string // the address of the console; empty for none
+	Views           cmdutil.Views
 	Stdio, NoAuth   bool
 	Pprof           bool // at Ops
 	Quiet           bool // do not print requests
@@ -59,6 +60,7 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
 	cmd.Flags().VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
+	o.Views.AddHidden(cmd)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd
@@ -84,6 +86,9 @@ func (o *Options) check() error {
 		return observe.ErrOpsStdio
 	case o.Console != "" && o.Stdio:
 		return errors.New("--console is for HTTP: use \"patchbay console -- patchbay serve --stdio\"")
+	}
+	if err := o.Views.Check(o.Console != ""); err != nil {
+		return err
 	}
 	if err := checkAuth(o.Auth, o.Addr, o.Stdio); err != nil || !o.NoAuth {
 		return err
@@ -158,7 +163,7 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		return err
 	}
 	if ring != nil {
-		stop, err := launch.Demo(ctx, f, o.Console, d.Server, ring)
+		stop, err := launch.Demo(ctx, f, o.Console, o.Views, d.Server, ring)
 		if err != nil {
 			return errors.Join(err, d.end())
 		}

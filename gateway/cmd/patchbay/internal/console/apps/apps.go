@@ -180,7 +180,8 @@ func (s *screen) open(r *page.Request) (*page.Outcome, error) {
 	defer s.began(person)
 	embedder, origin := s.opts.Origins(r.Request)
 	if origin == "" {
-		return nil, page.Problem(http.StatusConflict, "", "no app is shown: its page needs an origin with another host")
+		return nil, page.Problem(http.StatusConflict, "", "no app is shown: open the console at "+
+			"another host than the pages of apps, whose host --view-origin or console.viewOrigin names")
 	}
 	l, err := s.newLoad(r.Context(), call, embedder)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/access"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -62,12 +63,16 @@ func newViewer(t *testing.T, prepare func(*console.Options)) *viewer {
 	return v
 }
 
+// start runs the tool, and returns the page of the run.
+func (v *viewer) start() string {
+	return v.Post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"time"},
+		"at-timeout": {"60"}, "mode": {"json"}, "text": {"{}"}})
+}
+
 // run runs the tool, and opens its app.
 func (v *viewer) run() {
 	v.t.Helper()
-	run := v.Post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"time"},
-		"at-timeout": {"60"}, "mode": {"json"}, "text": {"{}"}})
-	text := v.Await(run, "Show the app")
+	text := v.Await(v.start(), "Show the app")
 	id := regexp.MustCompile(`name="run" value="(\d+)"`).FindStringSubmatch(text)
 	at := v.Post("/apps/open", url.Values{"run": {id[1]}})
 	_, v.load, _ = strings.Cut(at, "load=")
@@ -277,6 +282,44 @@ func TestAppsOfferFilesAndEnd(t *testing.T) {
 	res, _ := v.Send(http.MethodPost, "/apps/set", url.Values{"load": {"99"}})
 	if res.StatusCode != http.StatusNotFound {
 		t.Errorf("settings of an unknown app: status %d", res.StatusCode)
+	}
+}
+
+// A proxy serves the page of an app at its own origin.
+func TestAppsHaveTheOriginOfAProxy(t *testing.T) {
+	var config net.ListenConfig
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	v := newViewer(t, func(o *console.Options) { o.ViewAddr, o.ViewOrigin = addr, "https://views.example" })
+	v.open()
+	if !strings.HasPrefix(v.source, "https://views.example/view/") {
+		t.Errorf("the app is at %s, want the origin of the proxy", v.source)
+	}
+	v.source = strings.Replace(v.source, "https://views.example", "http://"+addr, 1)
+	if res, _ := v.document(""); res.StatusCode != http.StatusForbidden {
+		t.Errorf("the document at the address: status %d, want 403", res.StatusCode)
+	}
+	res, text := v.document("views.example")
+	policy := res.Header.Get("Content-Security-Policy")
+	if text != clockHTML || !strings.Contains(policy, "frame-ancestors "+v.base) {
+		t.Errorf("the document: status %d, %q, %q", res.StatusCode, text, policy)
+	}
+}
+
+// A console that other machines open needs an origin for apps, and says how to set the origin.
+func TestRemoteConsolesNameTheFlagForApps(t *testing.T) {
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Connect, o.Access = connect, &access.Access{URL: "https://console.example.com"}
+	})
+	v := &viewer{Visitor: s.Visitor(), t: t}
+	v.Await("/explore?server=fs&kind=tools&name=time", "app</span>")
+	text := v.Await(v.start(), "--view-origin URL")
+	if strings.Contains(text, "Show the app") {
+		t.Error("the page offers an app that cannot be shown")
 	}
 }
 

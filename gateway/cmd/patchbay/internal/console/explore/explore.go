@@ -201,6 +201,9 @@ func (r *runPage) CanSave() bool {
 		r.Role == page.RoleOperator
 }
 
+// LacksApp reports whether the console cannot show the view of the tool.
+func (r *runPage) LacksApp() bool { return r.Item.view && r.opts.App == nil }
+
 // Percent returns the progress in percent, or -1 if the server does not state the total.
 func (r *runPage) Percent() int {
 	p := r.State.Progress

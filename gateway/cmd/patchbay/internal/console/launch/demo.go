@@ -24,7 +24,7 @@ const demoTimeout = 5 * time.Second
 // Demo serves a console of the demo server until the returned function is called. ring contains
 // the requests of clients.
 func Demo(
-	ctx context.Context, f *cmdutil.Factory, addr string, server *mcp.Server, ring *capture.Ring,
+	ctx context.Context, f *cmdutil.Factory, addr string, views cmdutil.Views, server *mcp.Server, ring *capture.Ring,
 ) (stop func(), err error) {
 	c := &hosting.Config{Fixed: map[string]*target.Target{}, Events: gateway.NewEventLog(), Capture: ring,
 		InProcess: map[string]func() mcp.Transport{demoName: func() mcp.Transport { return mcp.InMemory(server) }}}
@@ -47,7 +47,7 @@ func Demo(
 		_ = gw.Shutdown(end) // it serves no clients
 		_ = h.Close()        // of a server in this process
 	}
-	web, err := New(&Options{Factory: f, Config: c, Gateway: gw, Addr: addr})
+	web, err := New(&Options{Factory: f, Config: c, Gateway: gw, Addr: addr, Views: views})
 	if err != nil {
 		stop()
 		return nil, err

@@ -21,8 +21,8 @@ import (
 )
 
 // Settings returns the console of a gateway and the ring that records its traffic, from the flags
-// --console and --capture and the settings. Each may be nil.
-func Settings(file *config.File, addr, record string) (*gatewayconfig.Console, *capture.Ring, error) {
+// --console, --capture and those of v, and the settings. Each may be nil.
+func Settings(file *config.File, addr, record string, v *cmdutil.Views) (*gatewayconfig.Console, *capture.Ring, error) {
 	settings, err := gatewayconfig.Read(file)
 	if err != nil {
 		return nil, nil, nil //nolint:nilerr // the host returns it
@@ -30,6 +30,9 @@ func Settings(file *config.File, addr, record string) (*gatewayconfig.Console, *
 	c := settings.Console
 	if c == nil && addr != "" {
 		c = &gatewayconfig.Console{Listen: console.DefaultAddr}
+	}
+	if err := v.Check(c != nil); err != nil {
+		return nil, nil, err
 	}
 	if !slices.Contains([]string{"", "off", "summaries", "always"}, record) {
 		return nil, nil, fmt.Errorf("invalid --capture %q: must be off, summaries or always", record)
@@ -42,6 +45,7 @@ func Settings(file *config.File, addr, record string) (*gatewayconfig.Console, *
 		return nil, ring, nil
 	}
 	c.Listen = observe.WithLoopbackHost(cmp.Or(addr, c.Listen))
+	c.ViewListen, c.ViewOrigin = cmp.Or(v.Addr, c.ViewListen), cmp.Or(v.Origin, c.ViewOrigin)
 	if c.PublicURL == "" && !cmdutil.IsLoopbackAddr(c.Listen) {
 		return nil, nil, fmt.Errorf("invalid address %q of the console: other machines reach it, and its pages would "+
 			"be sent unencrypted: want a loopback address, or the setting console.publicURL with the https URL of a "+
@@ -60,6 +64,7 @@ func Gateway(
 	f *cmdutil.Factory, c *gatewayconfig.Console, o *Options, auth *gateway.Options,
 ) (serve func(ctx context.Context) (stop func()), err error) {
 	o.Addr, o.Access = c.Listen, &access.Access{URL: c.PublicURL}
+	o.Views = cmdutil.Views{Addr: c.ViewListen, Origin: c.ViewOrigin}
 	if auth.KeyStore != nil {
 		o.Access.LogIn = access.Keys(o.Gateway)
 	}

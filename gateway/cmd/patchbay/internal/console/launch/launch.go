@@ -29,6 +29,7 @@ type Options struct {
 	Config  *hosting.Config
 	Gateway *gateway.Gateway
 	Addr    string // of the command line or the settings; empty for the default
+	Views   cmdutil.Views
 	Home    string // see [console.Options]
 	Checks  string // see [console.Options]
 	Mask    func(text string) string
@@ -59,13 +60,17 @@ func New(o *Options) (*console.Console, error) {
 	if o.Sources != nil {
 		opts.Logs, opts.Questions = &o.Sources.logs, &o.Sources.questions
 	}
-	return Listen(opts, o.Addr)
+	return Listen(opts, o.Addr, o.Views)
 }
 
-// Listen returns a console at an address, which may lack the host.
-func Listen(opts *console.Options, addr string) (*console.Console, error) {
+// Listen returns a console at addresses, which may lack the host.
+func Listen(opts *console.Options, addr string, views cmdutil.Views) (*console.Console, error) {
 	if opts.Addr = addr; addr != "" {
 		opts.Addr = observe.WithLoopbackHost(addr)
+	}
+	opts.ViewOrigin = views.Origin
+	if opts.ViewAddr = views.Addr; views.Addr != "" {
+		opts.ViewAddr = observe.WithLoopbackHost(views.Addr)
 	}
 	web, err := console.New(opts)
 	if err != nil {

@@ -3,6 +3,7 @@ package run
 import (
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 )
 
@@ -15,6 +16,8 @@ func TestGatewayFlags(t *testing.T) {
 		"gateway --ops :2 --insecure-no-auth": {Ops: ":2", NoAuth: true},
 		"gateway --console --capture always":  {Console: "127.0.0.1:6280", Capture: "always"},
 		"gateway --console=:3":                {Console: ":3"},
-		"gateway --port 1":                    nil,
+		"gateway --console --view-addr :4 --view-origin https://views.example": {Console: "127.0.0.1:6280",
+			Views: cmdutil.Views{Addr: ":4", Origin: "https://views.example"}},
+		"gateway --port 1": nil,
 	})
 }

@@ -33,6 +33,7 @@ type Options struct {
 	Addr, Profile string
 	Ops           string // the address of the ops listener
 	Console       string // the address of the console; empty for that of the settings
+	Views         cmdutil.Views
 	Capture       string // the recorded traffic; "" uses the settings
 	Stdio, NoAuth bool
 	Own           bool     // never uses the running gateway

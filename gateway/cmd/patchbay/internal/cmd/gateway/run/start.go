@@ -48,6 +48,7 @@ func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 		"serve the web console, at this `host:port`").NoOptDefVal = "true"
 	set.StringVar(&o.Capture, "capture", "", "record traffic: `off`, summaries or always")
 	_ = set.MarkHidden("capture") // the guide of the console explains it; the help must fit a screen
+	o.Views.AddHidden(o.cmd)
 	cmdutil.AddLogFormat(f, o.cmd)
 	return o.cmd
 }
@@ -101,7 +102,8 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 		return err
 	}
 	if !g.Stdio { // several gateways on stdio may have one configuration
-		if g.console, g.Config.Capture, err = launch.Settings(g.Config.File, g.Console, g.Capture); err != nil {
+		g.console, g.Config.Capture, err = launch.Settings(g.Config.File, g.Console, g.Capture, &g.Views)
+		if err != nil {
 			return err
 		}
 	}
