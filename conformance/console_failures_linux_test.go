@@ -76,8 +76,8 @@ func guarded(t *testing.T, documents map[string]string) map[string]any {
 	}) + "/mcp")
 }
 
-// speaking returns the URL of a server that speaks only a revision in which nothing is listed. declared are
-// the revisions that it lists in server/discover; nil means that it does not know the method.
+// speaking returns the URL of a server that speaks a single revision and lists nothing. server/discover
+// returns the revisions in declared; if declared is nil, the server does not implement server/discover.
 func speaking(t *testing.T, contentType, revision string, declared ...string) string {
 	return serveFailure(t, func(w http.ResponseWriter, r *http.Request) {
 		var m struct {
@@ -110,7 +110,7 @@ func speaking(t *testing.T, contentType, revision string, declared ...string) st
 	}) + "/mcp"
 }
 
-// crashing is a script that connects as a server and crashes at the first list.
+// crashing is a script of a server that connects, and crashes when a client requests the first list.
 const crashing = `while read -r line; do
 	id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 	case "$line" in
@@ -175,7 +175,7 @@ func failures(t *testing.T) map[string]consoleFailure {
 	}
 }
 
-// onlyPrograms makes PATH contain only the named programs until the test ends.
+// onlyPrograms limits PATH to the named programs until the test ends.
 func onlyPrograms(t *testing.T, names ...string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -187,12 +187,12 @@ func onlyPrograms(t *testing.T, names ...string) {
 	t.Setenv("PATH", dir)
 }
 
-// nextSteps returns the next steps of the checks of the command doctor that did not pass, by their names.
+// nextSteps runs the command doctor, and returns the next step of each check that did not pass, by name.
 func (w *webConsole) nextSteps(server string) map[string]string {
 	w.t.Helper()
 	at := slices.Index(w.cmd.Args, "--config")
 	cmd := exec.Command(w.binary, "doctor", server, "--json", "--timeout", "5s", "--config", w.cmd.Args[at+1])
-	out, err := cmd.Output() // the status is that of the failed check
+	out, err := cmd.Output() // a failed check sets the exit status
 	var report struct {
 		Checks []struct{ Name, Status, Next string }
 	}

@@ -61,9 +61,9 @@ type AdminOptions struct {
 	// the form of the member policy, whose hook must not be asked. The error is a [*Problem] if the
 	// policy is invalid or absent.
 	Explain func(ctx context.Context, rules json.RawMessage) (Explainer, error)
-	// Wire returns an iterator over the recorded exchanges that end before ctx ends. It yields the
-	// JSON of an exchange, and the number of changes that a slow reader lost before the exchange; or
-	// nil and the number.
+	// Wire returns an iterator over the recorded exchanges that end before ctx ends. The iterator
+	// yields the JSON of an exchange and the number of changes that a slow reader missed before the
+	// exchange, or nil and this number.
 	// Default: the gateway records no exchanges.
 	Wire func(ctx context.Context) iter.Seq2[json.RawMessage, uint64]
 	// CheckLogin returns an error if a login of the local user at a server, on a page of the

@@ -21,8 +21,8 @@ const (
 	// eventWriteTimeout limits the time in which a client must read a sent event. It can connect
 	// again, and continue after the last event.
 	eventWriteTimeout = 30 * time.Second
-	// maxExchanges limits the exchanges, of at most 1 MiB, that wait for a reader. exchangeTurn limits
-	// the exchanges that are sent after other events, before more of these events are sent.
+	// maxExchanges limits the exchanges that wait for a reader, each of at most 1 MiB. exchangeTurn
+	// limits the exchanges that are sent before other events are sent again.
 	maxExchanges, exchangeTurn = 8, 512
 )
 
@@ -194,7 +194,7 @@ func (e *eventReader) run(a *admin, r *adminRequest) {
 	}
 }
 
-// sendExchanges sends exchanges that wait, at most exchangeTurn.
+// sendExchanges sends at most exchangeTurn of the waiting exchanges.
 func (e *eventReader) sendExchanges() bool {
 	for range exchangeTurn {
 		select {

@@ -86,9 +86,9 @@ type Options struct {
 	// without "auth" in their settings and servers with "auth": "gateway" use the login of the
 	// local user; see operator.Logins. Default: a store in memory for each principal.
 	Tokens func(principal string) oauthclient.Store
-	// OAuth returns how logins of a principal at a server are made. The principal is nil for the local
-	// user. Store and Authorizer are not used. Default: the program registers itself where that is
-	// possible.
+	// OAuth returns the client options for logins of a principal at a server. p is nil for the
+	// local user. The fields Store and Authorizer are ignored. Default: the program registers itself as a
+	// client where authorization servers support registration.
 	OAuth func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions
 	// LoginCommand returns the command line with which the local user logs in to a server, for
 	// errors. Default: errors contain no command line.

@@ -34,7 +34,7 @@ var publicHeaders = []string{
 }
 
 func publicHeader(header http.Header) http.Header {
-	public := header // mostly without a copy
+	public := header // copied only to hide a value
 	for name := range header {
 		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
 			public = maps.Clone(public)

@@ -1,6 +1,6 @@
-// Command vet runs the analyzers of go vet on source code alone. For another system, go vet
-// first compiles the standard library and every dependency, which takes minutes; this command
-// reads their declarations.
+// Command vet runs the analyzers of go vet without compiling code. For a foreign operating system,
+// go vet first compiles the standard library and every dependency, which takes minutes. Command vet
+// reads only their declarations.
 package main
 
 import (

@@ -85,8 +85,8 @@ type ModelContext struct {
 const (
 	// maxMessage limits one message. Arguments of tools may contain an image.
 	maxMessage = 4 << 20
-	// maxDepth limits the nested containers of one message, as package jsonrpc does for messages of
-	// servers. The limit bounds the stack of recursive readers.
+	// maxDepth limits how deep arrays and objects are nested in a message, as package jsonrpc does
+	// for messages of servers. The limit bounds the stack of recursive decoders.
 	maxDepth = 64
 	// maxCalls limits the requests of one page that are handled at the same time.
 	maxCalls = 16
@@ -194,7 +194,7 @@ type outgoing struct {
 // Handle handles one message of the page. It returns the response to post back, or nil if no
 // response is due. It waits for the tool and the user: call it in a goroutine for each message.
 // When ctx ends, or [Bridge.Teardown] is called, the request is cancelled. A request that the page
-// cancels gets no response; a cancellation that overtakes its request has no effect.
+// cancels gets no response. A cancellation that arrives before its request has no effect.
 //
 // raw may be anything. The page gets an error for a message that violates the protocol, and for a
 // request while 16 others are being handled. Of the notifications and malformed messages of a
@@ -209,7 +209,7 @@ func (b *Bridge) Handle(ctx context.Context, raw json.RawMessage) json.RawMessag
 		b.log.WarnContext(ctx, "apps: malformed message from a page", "error", bad)
 		if m.Method == "" && (m.Result != nil || m.Error != nil) {
 			m.Error, _ = jsonv2.Marshal(bad)
-			b.handleResponse(m) // of a request that would wait for nothing
+			b.handleResponse(m) // otherwise the request would wait for its timeout
 			return nil
 		}
 		return encodeResponse(m.ID, nil, bad)
@@ -255,8 +255,8 @@ func (b *Bridge) admit(ctx context.Context) bool {
 	return true
 }
 
-// startCall returns the context of a request of the page, which ends when the page cancels the
-// request or is torn down. The caller calls done when the request is handled.
+// startCall returns a context for a request of the page. The context ends when the page cancels the
+// request or is torn down. The caller must call done after handling the request.
 func (b *Bridge) startCall(parent context.Context, id json.RawMessage) (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	b.mu.Lock()
@@ -277,7 +277,7 @@ func (b *Bridge) startCall(parent context.Context, id json.RawMessage) (ctx cont
 	}, nil
 }
 
-// errCancelled is the cause of the end of a request that the page cancels.
+// errCancelled is the cause in the context of a request that the page cancelled.
 var errCancelled = errors.New("apps: the page cancelled the request")
 
 // checkEnded returns an error if the page cancelled the request or was torn down.
@@ -306,7 +306,7 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the id is neither a short string nor an integer")
 	}
 	if deep {
-		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message has more than %d levels", maxDepth)
+		return m, mcp.Errorf(mcp.CodeInvalidRequest, "the message is nested more than %d levels deep", maxDepth)
 	}
 	switch response := m.Result != nil || m.Error != nil; {
 	case m.JSONRPC != "2.0":
@@ -319,12 +319,12 @@ func parseMessage(raw json.RawMessage) (m message, bad *mcp.Error) {
 	return m, nil
 }
 
-// isDeep reports whether more than maxDepth containers of a JSON text are nested.
+// isDeep reports whether a JSON text nests arrays and objects more than maxDepth levels deep.
 func isDeep(text []byte) bool {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for d.StackDepth() <= maxDepth {
 		if _, err := d.ReadToken(); err != nil {
-			return false // the end of the text, or of the valid part of it
+			return false // the end of the text, or a syntax error
 		}
 	}
 	return true

@@ -30,7 +30,7 @@ const (
 	maxAppPages = 8                // of a list, because pages may be empty
 	appTimeout  = 30 * time.Second // for a response, as the specification recommends
 	maxAppText  = 128              // the name and version of a page, and the name of a tool
-	// cancelTimeout bounds the sending of a cancellation, for which its caller waits.
+	// cancelTimeout limits how long a caller waits until its cancellation is sent.
 	cancelTimeout = time.Second
 )
 
@@ -181,7 +181,7 @@ func (b *Bridge) ask(ctx context.Context, method string, params any) (m message,
 		}
 		return m, nil
 	case <-ctx.Done():
-		if method != methodTeardown { // after Teardown the frame is removed
+		if method != methodTeardown { // Teardown removes the frame
 			b.withdraw(ctx, out.ID)
 		}
 		return m, context.Cause(ctx)

@@ -11,7 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
-// cancelID returns the cancellation of a request, whose id is JSON.
+// cancelID returns a notification that cancels the request with an id in JSON.
 func cancelID(id string) string {
 	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `,"reason":"closed"}}`
 }
@@ -57,7 +57,7 @@ func TestPagesCancelToolCalls(t *testing.T) {
 	})
 }
 
-// A page that cancels while the user is asked withdraws the question, and a late consent has no
+// A page that cancels while the host asks the user withdraws the question. A later consent has no
 // effect.
 func TestPagesCancelQuestions(t *testing.T) {
 	c := mcptest.Dial(t, newClock(t), modernInMemory, apps.Declare(nil))

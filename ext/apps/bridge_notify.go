@@ -80,8 +80,8 @@ func (b *Bridge) sendDocument(ctx context.Context) error {
 	return b.send(ctx, raw)
 }
 
-// cancelCall ends the request with the id that the page names. The ids are compared as text: the
-// same program wrote both. Spec: basic/utilities/cancellation (2025-11-25).
+// cancelCall cancels the request that the page identifies. Ids are compared as JSON text, because
+// the page wrote both ids. Spec: basic/utilities/cancellation (2025-11-25).
 func (b *Bridge) cancelCall(raw json.RawMessage) {
 	var p cancelled
 	if params(raw, &p) != nil || p.RequestID == nil {
@@ -96,13 +96,13 @@ func (b *Bridge) cancelCall(raw json.RawMessage) {
 	}
 }
 
-// cancelled is the params of notifications/cancelled in both directions. The reason of a page is
-// not shown, and the page is not sent an error of the host.
+// cancelled contains the params of notifications/cancelled in both directions. The bridge ignores
+// the reason that a page states, and does not send errors of the host to a page.
 type cancelled struct {
 	RequestID json.RawMessage `json:"requestId"`
 }
 
-// withdraw notifies the page that the host does not wait for a response any longer. ctx has ended.
+// withdraw tells the page that the host no longer waits for a response. ctx has already ended.
 func (b *Bridge) withdraw(ctx context.Context, id json.RawMessage) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()

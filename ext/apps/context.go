@@ -37,7 +37,7 @@ type Context struct {
 
 // ToolInfo describes the tool call whose result a page shows.
 type ToolInfo struct {
-	// ID is the id of the request tools/call that the host sent. The zero ID is not sent.
+	// ID is the id of the tools/call request that the host sent. The zero ID is omitted.
 	ID   jsonrpc.ID `json:"id,omitzero"`
 	Tool *mcp.Tool  `json:"tool"`
 }

@@ -208,7 +208,7 @@ func FuzzBridge(f *testing.F) {
 	})
 }
 
-// levels returns how deep the containers of valid JSON are nested.
+// levels returns how deep arrays and objects are nested in valid JSON.
 func levels(text []byte) (most int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {

@@ -360,7 +360,7 @@ func (c *Credential) Server() string { return c.server.name }
 // IsOfCallers reports whether each caller logs in to the server.
 func (c *Credential) IsOfCallers() bool { return c.server.opts.Entry().UsesLoginOfCaller() }
 
-// oauthOptions returns the options of logins and requests of a principal at the server, without a store.
+// oauthOptions returns the options for logins and requests of a principal at the server, without a store.
 func (s *Server) oauthOptions(e *server.Server, p *mcp.Principal) oauthclient.TransportOptions {
 	o := oauthclient.TransportOptions{}
 	if s.logins.opts.OAuth != nil && e.Config != nil {
@@ -434,7 +434,7 @@ const maxTokens = 4
 // change other texts.
 const minToken = 8
 
-// SentTokens reports whether a request to any server was sent with a token.
+// SentTokens reports whether any request to a server contained a token.
 func (s *Logins) SentTokens() bool { return s.sent.Load() }
 
 // sent notes the token of a request.

@@ -46,7 +46,7 @@ const (
 
 // Options configure [New].
 type Options struct {
-	// OAuth returns the options of logins and requests of a principal at a server. Nil means the
+	// OAuth returns the options for logins and requests of a principal at a server. Nil means the
 	// defaults.
 	OAuth func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions
 	// Tokens returns the store for the tokens of a principal. Nil means a store in memory for each.

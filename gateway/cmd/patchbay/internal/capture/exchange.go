@@ -131,10 +131,10 @@ const (
 	frameCost = 128
 	// maxText bounds a text of a summary, in bytes.
 	maxText = 128
-	// firstFrames is the number of frames for which memory is allocated at first: a request and a
-	// response with their headers.
+	// firstFrames is the initial capacity for the frames of an exchange: a request and a response,
+	// each with a header.
 	firstFrames = 4
-	// maxBuffer bounds a buffer that is used again, in bytes: most messages are smaller.
+	// maxBuffer is the size of the largest reused buffer, in bytes. Most messages are smaller.
 	maxBuffer = 64 << 10
 	// cutMark ends a text that is cut.
 	cutMark = "…"
@@ -143,7 +143,7 @@ const (
 // bounded returns the beginning of a text, as valid UTF-8.
 func bounded(text string, most int) string {
 	if len(text) <= most {
-		if utf8.ValidString(text) { // reads eight bytes at once
+		if utf8.ValidString(text) { // checks eight bytes at a time
 			return text
 		}
 		return strings.ToValidUTF8(text, "\uFFFD")

@@ -110,7 +110,7 @@ func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
 	cause, revision := t.cause(req)
 	hop, bytes := HTTP, max(req.ContentLength, 0)
 	if t.login != nil {
-		hop, bytes = OAuth, 0 // of the public parts of the body
+		hop, bytes = OAuth, 0 // add counts the public parts of the body
 		t.login.authorized(req)
 	}
 	id := c.ring.begin(&Exchange{Cause: cause, Hop: hop, Revision: revision, Server: c.server, Caller: c.caller,
@@ -127,7 +127,7 @@ func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
 	return id
 }
 
-// address returns the public text of a URL, which is mostly the URL of the request before.
+// address returns the public text of a URL, and caches the text: most requests repeat their URL.
 func (c *connection) address(u *url.URL) string {
 	if last := c.target.Load(); last != nil && last.url == *u {
 		return last.text

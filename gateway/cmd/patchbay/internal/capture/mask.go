@@ -208,7 +208,7 @@ const shownDigits = 6
 // headers are shown.
 func appendHeader(to []byte, first string, header map[string][]string) []byte {
 	to = append(append(to, first...), '\n')
-	names := make([]string, 0, 32) // more than most messages have
+	names := make([]string, 0, 32) // enough for most messages
 	for name := range header {
 		names = append(names, name)
 	}

@@ -24,8 +24,8 @@ const (
 	minSecret = 4
 )
 
-// WithLogin returns a context for logins of a principal at a server, whose requests [Fetches] and
-// [LoginPage] record. The principal is nil for the local user. r may be nil: then nothing is recorded.
+// WithLogin returns a context for logins of a principal at a server. [Fetches] and [LoginPage]
+// record the requests of these logins. p is nil for the local user. If r is nil, nothing is recorded.
 func (r *Ring) WithLogin(ctx context.Context, server string, p *mcp.Principal) context.Context {
 	if r == nil {
 		return ctx
@@ -34,7 +34,7 @@ func (r *Ring) WithLogin(ctx context.Context, server string, p *mcp.Principal) c
 }
 
 // Fetches returns the function Wrap of [oauth.FetcherOptions] that records requests as exchanges
-// of the hop oauth, or nil unless the context is a context of [Ring.WithLogin] or of a function
+// of the hop oauth. Fetches returns nil unless ctx comes from [Ring.WithLogin] or from a function
 // for [Ring.Dial].
 func Fetches(ctx context.Context) func(base http.RoundTripper) http.RoundTripper {
 	c, _ := ctx.Value(connectionKey{}).(*connection)

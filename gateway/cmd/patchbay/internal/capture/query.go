@@ -24,7 +24,7 @@ type Query struct {
 	only  func(x *Exchange) bool // see Only
 }
 
-// Only makes the query select only exchanges for which allows returns true; nil allows all.
+// Only limits the query to exchanges for which allows returns true. Nil allows all exchanges.
 func (q *Query) Only(allows func(x *Exchange) bool) { q.only = allows }
 
 type term struct {

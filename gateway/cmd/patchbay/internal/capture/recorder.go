@@ -83,7 +83,7 @@ func (r *recorder) exchange(record *event.Record) uint64 {
 	return id
 }
 
-// paramsRoom is enough for the names of the members of params, in bytes.
+// paramsRoom is the space for the member names of params, in bytes.
 const paramsRoom = 64
 
 // request records the request of a caller, as far as its record contains it.

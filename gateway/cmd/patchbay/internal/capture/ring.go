@@ -23,7 +23,7 @@ type Ring struct {
 	maxSlots int // maxSummaries, and less in tests
 	maxBytes int // maxBodies, and less in tests
 	log      atomic.Pointer[func(Line)]
-	buffers  sync.Pool // of *[]byte, for the texts of frames before they are masked
+	buffers  sync.Pool // of *[]byte: texts of frames before masking
 
 	mu        sync.Mutex // guards the fields below
 	last      uint64     // id of the newest exchange
@@ -167,7 +167,7 @@ func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	r.notify(id)
 }
 
-// write adds a frame whose text a function appends to a buffer.
+// write adds a frame. The function text appends the text of the frame to a reused buffer.
 func (r *Ring) write(id uint64, f Frame, secret names, text func(to []byte) []byte) {
 	b, _ := r.buffers.Get().(*[]byte)
 	if b == nil {
@@ -289,7 +289,7 @@ type Watcher struct {
 	ring    *Ring
 	wake    chan struct{} // holds a token while there is something to read
 	closing sync.Once
-	most    int                 // ids that changed holds
+	most    int                 // capacity of changed
 	changed map[uint64]struct{} // guarded by the mutex of the ring
 	reload  bool                // ids were lost; guarded by the mutex of the ring
 	lost    uint64              // changes whose ids were lost; guarded by the mutex of the ring

@@ -28,7 +28,7 @@ type connection struct {
 	server, caller string
 
 	observed atomic.Bool               // a transport below records the HTTP requests
-	target   atomic.Pointer[publicURL] // of the last request that was recorded
+	target   atomic.Pointer[publicURL] // of the last recorded request
 
 	mu       sync.Mutex // guards the fields below
 	process  uint64     // the exchange of the process, or 0

@@ -17,18 +17,18 @@ type wireExchange struct {
 	Omitted int     `json:"omitted,omitzero"` // frames that are not listed
 }
 
-// maxUnread limits the changed exchanges that a reader of the wire did not read yet: the exchanges
-// of seconds under a high load.
+// maxUnread limits the changed exchanges that wait for a reader of the wire. Under a high load, the
+// limit is a few seconds of traffic.
 const maxUnread = 16_384
 
 // Wire returns an iterator for the option Wire of a gateway. Until ctx ends, the iterator yields
-// each exchange that ends, with its frames, once: a message after the end does not repeat the
-// exchange. If a slow reader lost changes, the iterator yields nil and their number.
+// each exchange once, with its frames, when the exchange ends. Messages that arrive later do not
+// repeat the exchange. If a slow reader missed changes, the iterator yields nil and their number.
 func (r *Ring) Wire(ctx context.Context) iter.Seq2[json.RawMessage, uint64] {
 	return func(yield func(json.RawMessage, uint64) bool) {
 		w := r.watch(maxUnread)
 		defer w.Close()
-		yielded := make([]uint64, r.maxSlots) // ids as in the ring, which holds no older exchange
+		yielded := make([]uint64, r.maxSlots) // the last id that was yielded for each slot
 		for {
 			ids, _, err := w.Next(ctx)
 			if err != nil {

@@ -18,7 +18,7 @@ type wireEvent struct {
 	missed uint64
 }
 
-// readWire reads the wire of a ring until the function end is called, which waits for the end.
+// readWire reads the wire of a ring until the caller calls end. end waits until the reader returns.
 func readWire(t *testing.T, ring *capture.Ring) (events <-chan wireEvent, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestWireCountsTheLostChanges(t *testing.T) {
 	})
 }
 
-// A steady reader receives each exchange once, also if responses arrive after the end of their
+// A steady reader receives each exchange once, even if responses arrive after the end of their
 // requests.
 func TestWireYieldsEachExchangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -276,7 +276,7 @@ func (p *process) line(sent bool, text []byte) {
 	p.noise = append(p.noise, string(text[:min(len(text), maxNoiseLine)]))
 }
 
-// showStderr adds the last lines of standard error.
+// showStderr adds the last lines of standard error to a check.
 func (p *process) showStderr(c *Check) {
 	for _, line := range p.lastLines() {
 		c.see("stderr: %s", line)
@@ -284,11 +284,11 @@ func (p *process) showStderr(c *Check) {
 }
 
 var (
-	// missingVariable matches the name of a variable in an error, and errorCode the names of errors, which
-	// must not be mistaken for variables.
+	// missingVariable matches names of variables in an error message. errorCode matches error codes, which
+	// look like names of variables.
 	missingVariable = regexp.MustCompile(`\b[A-Z][A-Z0-9]*(_[A-Z0-9]+)+\b`)
 	errorCode       = regexp.MustCompile(`^ERR_|_(NOT_FOUND|ERROR|FAILED|EXCEPTION|REFUSED)$`)
-	// missingModule matches the messages of Node.js and Python for a file or package that is absent.
+	// missingModule matches messages of Node.js and Python about a missing file or package.
 	missingModule = regexp.MustCompile(`Cannot find (?:module|package)|No module named|can't open file`)
 )
 

@@ -183,8 +183,8 @@ func (w *web) followRedirects(ctx context.Context, c *Check) {
 		keepsMethod := w.reply.status == http.StatusTemporaryRedirect || w.reply.status == http.StatusPermanentRedirect
 		switch {
 		case !keepsMethod && strings.Trim(to.Path, "/") != strings.Trim(at.Path, "/"):
-			c.end(Fail, "open %s in a browser: HTTP %d turns a POST into a GET, as to a login page or documentation; "+
-				"if a proxy requires the login, let it pass requests of MCP clients", shown, w.reply.status)
+			c.end(Fail, "open %s in a browser: HTTP %d turns a POST into a GET, as for a login page or documentation; "+
+				"if a proxy requires the login, let MCP requests pass the proxy", shown, w.reply.status)
 			return
 		case to.Scheme != at.Scheme || to.Host != at.Host:
 			c.end(Fail, "connect to %s if you trust it: credentials and messages are not sent to another origin", shown)

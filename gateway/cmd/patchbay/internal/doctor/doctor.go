@@ -51,8 +51,8 @@ type Options struct {
 	Open func(ctx context.Context, page string) error
 	// LoginShell runs the user's login shell for its PATH if a program is not found.
 	LoginShell bool
-	// Stderr is called with the last lines of the standard error of the command when the command writes. It
-	// must be safe for concurrent use with Begin and End. Default: the lines are only in the report.
+	// Stderr is called with the last lines of standard error whenever the command writes a line. Stderr
+	// must be safe for concurrent use with Begin and End. Default: only the report contains the lines.
 	Stderr func(lines []string)
 	// Begin is called when a check begins. Default: it is not reported.
 	Begin func(name, action string)

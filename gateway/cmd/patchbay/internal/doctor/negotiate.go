@@ -32,14 +32,14 @@ const (
 	maxAttempts = 8
 )
 
-// An attempts collects the messages with which a client finds the revision of a server.
+// An attempts records the messages of a client that negotiates the revision.
 type attempts struct {
 	mu    sync.Mutex // guards the fields below
 	lines []string
 	sent  map[jsonrpc.ID]string // messages without a response
 
 	declared []string // revisions that the server lists
-	chosen   string   // the revision of its response to initialize
+	chosen   string   // the revision in the response to initialize
 }
 
 // frame is for [mcp.Trace].
@@ -83,7 +83,7 @@ func (a *attempts) next() string {
 	case slices.Max(offered) < ours[len(ours)-1]:
 		who = "the server"
 	}
-	return fmt.Sprintf("update %s: they share no revision of the protocol, of which Patchbay speaks %s", who,
+	return fmt.Sprintf("update %s: the server and Patchbay share no protocol revision; Patchbay speaks %s", who,
 		strings.Join(ours, ", "))
 }
 
@@ -142,7 +142,7 @@ func (w *web) negotiate(ctx context.Context, c *Check) {
 		return
 	}
 	defer w.Dialer.Close(client)
-	_ = w.describe(ctx, c, client) // the check states it
+	_ = w.describe(ctx, c, client) // the check shows the error
 }
 
 // explain sets the result of a failed negotiation.
@@ -164,7 +164,7 @@ func (r *run) explain(c *Check, err error) {
 	}
 }
 
-// describe shows the server and requests the first list, whose error it returns.
+// describe shows the server, requests the first list, and returns the error of the request.
 func (r *run) describe(ctx context.Context, c *Check, client *mcp.Client) error {
 	info, revision, declared := client.ServerInfo(), client.Revision(), r.attempts.declared
 	c.see("%s %s speaks %s", info.Name, info.Version, revision)
@@ -195,7 +195,7 @@ func (r *run) describe(ctx context.Context, c *Check, client *mcp.Client) error 
 		c.see("the list of %ss: %s", kind, exit.Text(exit.Code(ctx, err), err))
 		c.end(Fail, "correct the server: it declares %ss and does not list them", kind)
 		if e, ok := errors.AsType[*mcp.Error](err); ok && e.Code == driver.CodeUnsupportedProtocolVersion {
-			c.end(Fail, "correct the server: it declares revision %s and refuses a request in it", revision)
+			c.end(Fail, "correct the server: it declares revision %s, but rejects a request in this revision", revision)
 		}
 		return err
 	}

@@ -48,7 +48,7 @@ func (s *prefixedStore) Update(ctx context.Context, key string, change func(old 
 	return s.Store.Update(ctx, s.prefix+key, change)
 }
 
-// callerOAuth returns how a caller logs in to a server.
+// callerOAuth returns the options for logins of a caller at a server.
 func callerOAuth(
 	f *cmdutil.Factory, c *Config, s *config.Server, p *mcp.Principal,
 ) *oauthclient.TransportOptions {
