@@ -23,7 +23,7 @@ func RunHostState(t *testing.T, open func(t *testing.T) (a, b state.Store)) {
 	})
 }
 
-// set replaces an entry of any version, and returns the new version.
+// set replaces an entry whatever its version, and returns the new version.
 func set(t *testing.T, s state.Store, kind, key, value string) uint64 {
 	t.Helper()
 	_, version, err := s.Get(t.Context(), kind, key)
@@ -151,7 +151,7 @@ func hostSizes(t *testing.T, a, b state.Store) {
 	}
 }
 
-// hostCanceled checks that a canceled change is made in whole or not at all.
+// hostCanceled checks that a canceled call makes the whole change or no change.
 func hostCanceled(t *testing.T, a, b state.Store) {
 	set(t, a, "pin", "a", "one")
 	_, version, err := a.Get(ended(t), "pin", "a")

@@ -31,7 +31,7 @@ func wantLogin(t *testing.T, s oauthclient.Store, key, want string) {
 	}
 }
 
-// to returns a change to a value; empty removes the value.
+// to returns a function that changes a value. An empty value removes the old value.
 func to(value string) func([]byte) ([]byte, error) {
 	return func([]byte) ([]byte, error) {
 		if value == "" {
@@ -105,7 +105,7 @@ func loginsWaiting(t *testing.T, a, b oauthclient.Store) {
 	wantLogin(t, b, "a", "one")
 }
 
-// loginsLeave checks that a renewed token is stored: the server accepts its predecessor no longer.
+// loginsLeave checks that a renewed token is stored, because the server rejects the old token.
 func loginsLeave(t *testing.T, a, b oauthclient.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	must(t, a.Update(ctx, "a", func([]byte) ([]byte, error) {

@@ -42,7 +42,7 @@ func concurrently[S any](a, b S, work func(worker int, store S)) {
 	all.Wait()
 }
 
-// ended returns a context that was canceled.
+// ended returns a canceled context.
 func ended(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -56,7 +56,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// wantCanceled checks the error of a call with a context that was canceled.
+// wantCanceled checks the error of a call with a canceled context.
 func wantCanceled(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, context.Canceled) {

@@ -16,8 +16,8 @@ import (
 const (
 	// maxAuthKind, maxAuthKey and maxAuthValue limit records, in bytes.
 	maxAuthKind, maxAuthKey, maxAuthValue = 64, 4 << 10, 8 << 20
-	// maxAuthAttempts limits how often an update is repeated because the record changed, and
-	// maxAuthPause the random pause before each attempt.
+	// maxAuthAttempts limits the attempts of an update whose record changes meanwhile.
+	// maxAuthPause limits the random pause before each attempt.
 	maxAuthAttempts, maxAuthPause = 200, 10 * time.Millisecond
 )
 
@@ -29,19 +29,19 @@ type authorizationStore struct {
 }
 
 // Authorization returns the store of an authorization server, which several processes may share.
-// Tokens and codes are stored as hashes, other secrets sealed: set [authserver.Options.SealKeys],
-// because the store contains the key of the sealed secrets otherwise. Closing the returned store
-// does not close s.
+// The store contains hashes of tokens and codes, and seals other secrets. Set
+// [authserver.Options.SealKeys]: otherwise, the store also contains the key of the sealed secrets.
+// Closing the returned store does not close s.
 func (s *Store) Authorization() authserver.Store { return authorizationStore{s, new(atomic.Bool)} }
 
-// Close ends the use of the store. Afterwards all methods return [authserver.ErrStoreClosed].
+// Close closes the store. After Close, all methods return [authserver.ErrStoreClosed].
 func (s authorizationStore) Close() error {
 	s.ended.Store(true)
 	return nil
 }
 
-// key returns the key of a record, or nothing if no such record can exist. It contains the length
-// of the kind, which may contain any byte.
+// key returns the key of a record, or "" if no such record can exist. The key contains the length
+// of the kind, because a kind may contain any byte.
 func (s authorizationStore) key(kind, key string) (string, error) {
 	switch {
 	case s.ended.Load():
@@ -65,9 +65,9 @@ func (s authorizationStore) Put(ctx context.Context, kind, key string, value []b
 	return err
 }
 
-// write writes a record, and reports whether it did. The condition is put for none, or that the
-// record must be new or have the value old. A record without a value, or which has expired, is
-// deleted.
+// write writes a record, and reports whether the condition allowed the write: put always allows the
+// write, new requires that the record does not exist, and old requires the value old. write deletes
+// a record that has expired or has no value.
 func (s authorizationStore) write(ctx context.Context, kind, key, condition string, old, value []byte,
 	expires time.Time) (bool, error) {
 	name, err := s.key(kind, key)
@@ -133,5 +133,5 @@ func (s authorizationStore) Update(ctx context.Context, kind, key string,
 			return context.Cause(ctx)
 		}
 	}
-	return fmt.Errorf("redis: %s: update record: it changed %d times meanwhile", s.server, maxAuthAttempts)
+	return fmt.Errorf("redis: %s: update record: the record changed %d times meanwhile", s.server, maxAuthAttempts)
 }

@@ -8,20 +8,20 @@ import (
 const (
 	// breakerFailures is the number of consecutive failures that open the breaker.
 	breakerFailures = 3
-	// breakerPause is the time for which an open breaker refuses operations. Then a single
+	// breakerPause is how long an open breaker refuses operations. After the pause, a single
 	// operation tries the server again.
 	breakerPause = time.Second
 )
 
-// A breaker refuses operations for a time after several failures in a row.
+// A breaker temporarily refuses operations after several consecutive failures.
 type breaker struct {
 	mu       sync.Mutex // guards the fields below
 	failures int        // in a row
 	retry    time.Time  // when an open breaker allows the next operation
 }
 
-// allow reports whether an operation may be tried. While the breaker is open, each pause allows a
-// single operation.
+// allow reports whether an operation may run. While the breaker is open, a single operation may run
+// after each pause.
 func (b *breaker) allow(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,7 +35,7 @@ func (b *breaker) allow(now time.Time) bool {
 	return true
 }
 
-// done records the end of an operation.
+// done records whether an operation failed.
 func (b *breaker) done(failed bool, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package redis contains stores in Redis or Valkey for servers that run as several processes:
-// events of sessions for resumption, request state and its single use, tasks, the state of hosts,
-// logins, and the records of authorization servers.
+// Package redis stores the state of servers that run as several processes in Redis or Valkey:
+// events of sessions for resumption, request states and their single use, tasks, the state of
+// hosts, logins, and the records of authorization servers.
 //
 //	store, err := redis.Open(ctx, url, opts)
 //	if err != nil {
@@ -22,15 +22,15 @@
 //
 // # Failures
 //
-// Each operation ends within [DefaultTimeout], and a second later for each 16 MiB that it
-// transfers. After three failures in a row the store refuses operations for a second, so that
-// callers do not wait for a server that is gone. Both errors are [ErrUnavailable]. Errors name the
-// server without the password.
+// Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data. After three
+// failures in a row, the store refuses operations for a second, so callers do not wait for a server
+// that is down. In both cases, operations return [ErrUnavailable]. Errors contain the address of
+// the server and never the password.
 //
 // # Keys
 //
-// All keys begin with [Options.Prefix]. Keys expire, except the state of hosts and records of an
-// authorization server that are written without an expiry. Each operation reads and writes the keys
-// of a single hash slot, so every store works in a Cluster. Keys and values are limited in size.
-// Values are not encrypted.
+// All keys begin with [Options.Prefix]. Keys expire, except for the state of hosts, and for records
+// of an authorization server without an expiry. Each operation uses keys of a single hash slot, so
+// every store works in a Cluster. The size of keys and values is limited. The package does not
+// encrypt values.
 package redis

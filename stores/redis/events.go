@@ -12,7 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Limits of events, as the store in memory has them.
+// Limits of events, which equal the limits of the store in memory.
 const (
 	defaultEventAge = 10 * time.Minute
 	maxSessionBytes = 8 << 20
@@ -31,11 +31,11 @@ var (
 type eventStore struct{ *Store }
 
 // Events returns a store of events for resumption. The events of all streams of a session share a
-// Redis stream, of at most 8 MiB, which expires [Options.EventAge] after the last event. Older
-// events are not returned. An event has at most 4 MiB.
+// Redis stream, which contains at most 8 MiB and expires [Options.EventAge] after the last event.
+// The store does not return events older than EventAge. An event must not exceed 4 MiB.
 func (s *Store) Events() mcphttp.EventStore { return eventStore{s} }
 
-// eventsKey does not contain the id of the session, which is a secret.
+// eventsKey returns a key without the id of the session, because the id is a secret.
 func (s eventStore) eventsKey(session, principal string) string {
 	return s.opts.Prefix + ":events:{" + digest(session, principal) + "}"
 }
@@ -62,7 +62,7 @@ func (s eventStore) After(ctx context.Context, stream mcphttp.StreamKey, n int64
 	return each(func() ([][]byte, error) { return s.after(ctx, stream, n) })
 }
 
-// after reads the events of the session in parts, so that neither a part nor the script takes long.
+// after reads the events of the session in parts, so that each run of the script is short.
 func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64) (events [][]byte, err error) {
 	first, next := int64(0), int64(0) // numbers of the first event and of the event after the last
 	for from := "-"; from != ""; {

@@ -20,7 +20,7 @@ const (
 	maxHostValue = 32 << 20
 	// maxHostEntries limits the entries of a kind.
 	maxHostEntries = 100_000
-	// hostFields is the number of fields of a kind besides the two of each entry.
+	// hostFields is the number of fields of a kind in addition to two fields for each entry.
 	hostFields = 2
 )
 
@@ -32,9 +32,9 @@ var (
 
 type hostStore struct{ *Store }
 
-// HostState returns a store for the state of hosts. A hash contains a kind of at most 100,000
-// entries. Entries do not expire. A change is as durable as the append-only file of the Redis
-// server.
+// HostState returns a store for the state of hosts. A single hash contains all entries of a kind,
+// at most 100,000. Entries do not expire. A change is as durable as the append-only file of the
+// Redis server.
 func (s *Store) HostState() state.Store { return hostStore{s} }
 
 func (s hostStore) keys(kind string) []string { return []string{s.opts.Prefix + ":host:" + kind} }

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// loginLease is the time after which the lock of a process that ended is free. A process that
-	// runs renews its lock.
+	// loginLease is how long a lock lasts after its process has ended. A running process renews
+	// the lock every renewEvery.
 	loginLease, renewEvery = 15 * time.Second, 3 * time.Second
-	// minLoginPoll and maxLoginPoll bound the time between attempts to lock a key.
+	// minLoginPoll and maxLoginPoll limit the time between attempts to lock a key.
 	minLoginPoll, maxLoginPoll = 5 * time.Millisecond, 50 * time.Millisecond
-	// loginAge is the time for which a login is kept that nobody renews.
+	// loginAge is how long the store keeps a login that nobody renews.
 	loginAge = 365 * 24 * time.Hour
 	// maxLogin limits a value, in bytes.
 	maxLogin = 1 << 20
 )
 
-// ErrLockLost means that an update took so long without a connection to the server that another
-// process may update the same key. The update was not made.
+// ErrLockLost means that an update lost its lock, because the process could not renew the lock in
+// time. Another process may be updating the same key. The update changed nothing.
 var ErrLockLost = errors.New("redis: the lock of the update was lost")
 
 var (
@@ -40,12 +40,12 @@ type loginStore struct {
 	principal string
 }
 
-// Logins returns the logins of a principal. The values contain tokens, unencrypted. An update holds
-// a lock in Redis, which is free again 15 seconds after its process ended. A login that nobody
-// renews for a year is deleted.
+// Logins returns a store for the logins of a principal. Values contain tokens without encryption.
+// An update holds a lock in Redis, which expires 15 seconds after the process ends. The store
+// deletes a login that nobody renews for a year.
 func (s *Store) Logins(principal string) oauthclient.Store { return loginStore{s, principal} }
 
-// key does not contain the names of principals and servers.
+// key returns a key without the names of principals and servers.
 func (s loginStore) key(key string) string {
 	return s.opts.Prefix + ":login:{" + digest(s.principal, key) + "}"
 }
@@ -54,7 +54,7 @@ func (s loginStore) Load(ctx context.Context, key string) ([]byte, error) {
 	return s.value(ctx, "load login", s.key(key))
 }
 
-// Update changes a value while it holds the lock of the key.
+// Update locks the key while change runs.
 func (s loginStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	keys, token := []string{s.key(key), s.key(key) + ":lock"}, rand.Text()
 	if err := s.lock(ctx, keys[1], token); err != nil {
@@ -78,7 +78,7 @@ func (s loginStore) Update(ctx context.Context, key string, change func(old []by
 	case value == nil:
 		action = "delete"
 	}
-	// A change that was made, such as a renewed token, must be stored although the caller left.
+	// A change, such as a renewed token, must be stored even if the caller has canceled ctx.
 	reply, failed := s.eval(context.WithoutCancel(ctx), "update login", scriptLoginEnd, len(value), keys, token, action,
 		string(value), strconv.Itoa(int(loginAge.Seconds())))
 	if err != nil || failed != nil {
@@ -108,8 +108,8 @@ func (s loginStore) lock(ctx context.Context, key, token string) error {
 	}
 }
 
-// keepLock renews a lock until stop is called. Attempts that fail are repeated: the end of the
-// update finds out whether the lock was lost.
+// keepLock renews a lock until stop is called. keepLock repeats failed attempts; the end of the
+// update checks whether the lock was lost.
 func (s loginStore) keepLock(ctx context.Context, key, token string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
 
-// patience bounds waiting for a server. A busy machine takes seconds.
+// patience limits how long a test waits for a server. A busy machine takes seconds.
 const patience = 30 * time.Second
 
 // shared is the server of the tests that do not stop it. It is nil if the program is missing.

@@ -15,8 +15,8 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// script returns the script of files in the folder lua, joined in this order. Every script runs on
-// a single hash slot.
+// script joins files of the folder lua, in the order of their names in the call, into a script. The
+// keys of every script must be in a single hash slot.
 func script(names ...string) *rueidis.Lua {
 	var all []byte
 	for _, name := range names {
@@ -39,11 +39,11 @@ func (s *Store) eval(ctx context.Context, op string, lua *rueidis.Lua, size int,
 	})
 }
 
-// maxReads limits the calls of a script whose reply grows from call to call.
+// maxReads limits the calls of a script whose reply grows with each call.
 const maxReads = 8
 
-// read runs a script that gets the number of bytes that its reply may contain as the last argument.
-// A script with a larger reply returns its size instead, and runs again with more time.
+// read runs a script. The last argument of the script is the maximum size of the reply in bytes. If
+// the reply is larger, the script returns the size, and read runs the script again with more time.
 func (s *Store) read(ctx context.Context, op string, lua *rueidis.Lua, keys []string,
 	args ...string) (rueidis.RedisMessage, error) {
 	size, limit := 0, smallReply
@@ -68,7 +68,7 @@ func (s *Store) value(ctx context.Context, op, key string) ([]byte, error) {
 	return bytesOf(reply)
 }
 
-// bytesOf returns a copy of a string, which is not nil.
+// bytesOf returns a copy of a string. The copy is never nil.
 func bytesOf(reply rueidis.RedisMessage) ([]byte, error) {
 	text, err := reply.ToString()
 	return append([]byte{}, text...), err
@@ -91,7 +91,7 @@ func each[T any](read func() ([]T, error)) iter.Seq2[T, error] {
 	}
 }
 
-// digest returns a short name for text that may be long, secret or contain any byte.
+// digest returns a short name for texts that may be long, secret or binary.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

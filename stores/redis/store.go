@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds an operation by default. A server in the same network answers in less
-	// than a millisecond, and a caller waits for the operation.
+	// DefaultTimeout is the default of [Options.Timeout]. The limit is short because callers wait
+	// for operations, and a server in the same network answers in less than a millisecond.
 	DefaultTimeout = 250 * time.Millisecond
 	// DefaultPrefix is the default prefix of all keys.
 	DefaultPrefix = "patchbay"
-	// minRate is the number of bytes a second that a connection must transfer.
+	// minRate is the rate at which a connection must transfer data, in bytes per second.
 	minRate = 16 << 20
-	// smallReply is the number of bytes of a reply that need no more time than the timeout. A
-	// reader asks a second time for a larger reply, with the time for its size.
+	// smallReply is the size of a reply that needs no more time than the timeout, in bytes. For a
+	// larger reply, a reader repeats the request with more time.
 	smallReply = 256 << 10
-	// maxDial bounds the time to connect, in [Open] and after a connection broke.
+	// maxDial limits the time to connect, in [Open] and after a connection breaks.
 	maxDial = 5 * time.Second
 	// maxPrefix limits a prefix, in bytes.
 	maxPrefix = 128
@@ -37,23 +37,23 @@ var (
 	ErrFull = errors.New("redis: store full")
 	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("redis: store closed")
-	// ErrEvicts means that the server may evict keys, which would lose what a store confirmed.
+	// ErrEvicts means that the server may evict keys, and so lose confirmed changes.
 	ErrEvicts = errors.New("redis: server evicts keys")
 )
 
 // Options are the options of [Open]. The zero value selects the defaults.
 type Options struct {
-	// Prefix begins all keys. Processes that share a store use the same prefix. It must not contain
-	// braces, which select the slot of a key in a Cluster. Default: [DefaultPrefix].
+	// Prefix begins all keys. Processes that share a store must use the same prefix. A prefix must
+	// not contain braces, which select the slot of a key in a Cluster. Default: [DefaultPrefix].
 	Prefix string
-	// Timeout bounds each operation. Default: [DefaultTimeout].
+	// Timeout limits each operation. Default: [DefaultTimeout].
 	Timeout time.Duration
-	// EventAge is the time for which events of sessions are kept. Default: 10 minutes.
+	// EventAge is how long the store keeps events of sessions. Default: 10 minutes.
 	EventAge time.Duration
 }
 
-// A Store is a connection to a server, a Sentinel group or a Cluster. Its methods return the stores
-// that use the connection. It is safe for concurrent use.
+// A Store is a connection to a server, a Sentinel group or a Cluster. The methods of a Store return
+// stores that use the connection. A Store is safe for concurrent use.
 type Store struct {
 	client  rueidis.Client
 	server  string // the addresses, for errors
@@ -62,9 +62,9 @@ type Store struct {
 	closed  atomic.Bool
 }
 
-// Open connects to the server of a URL. opts may be nil. The error is [ErrUnavailable] if the
-// server does not answer, and [ErrEvicts] if it may evict keys. Opening takes at most 5 seconds for
-// each address.
+// Open connects to the server at a URL. opts may be nil. Open returns [ErrUnavailable] if the
+// server does not answer, and [ErrEvicts] if the server may evict keys. Open takes at most 5
+// seconds for each address.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s := &Store{}
 	if opts != nil {
@@ -99,7 +99,7 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		client.Dialer.Timeout = max(min(client.Dialer.Timeout, time.Until(deadline)), time.Millisecond)
 	}
-	client.DisableCache = true // no store caches on the side of the client
+	client.DisableCache = true // no store uses the cache of the client
 	client.ConnWriteTimeout = cmp.Or(client.ConnWriteTimeout, maxDial)
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -110,15 +110,15 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	return nil
 }
 
-// Close closes the connections. Afterwards all stores return [ErrClosed].
+// Close closes the connections. After Close, all stores return [ErrClosed].
 func (s *Store) Close() {
 	if s.closed.CompareAndSwap(false, true) {
 		s.client.Close()
 	}
 }
 
-// checkEviction returns an error if a node evicts keys. A user without the right to read the
-// settings may use the server all the same.
+// checkEviction returns an error if a node evicts keys. If the user may not read the settings,
+// checkEviction accepts the server.
 func (s *Store) checkEviction(ctx context.Context) error {
 	for address, node := range s.client.Nodes() {
 		reply, err := s.do(ctx, "info", 0, func(ctx context.Context) rueidis.RedisResult {
@@ -136,8 +136,8 @@ func (s *Store) checkEviction(ctx context.Context) error {
 	return nil
 }
 
-// do runs an operation that transfers size bytes. A reply of nil is no error. The operation counts
-// for the breaker unless the context of the caller ended.
+// do runs an operation that transfers size bytes. A nil reply is not an error. The breaker counts
+// the operation unless the caller's context ended.
 func (s *Store) do(ctx context.Context, op string, size int,
 	run func(ctx context.Context) rueidis.RedisResult) (rueidis.RedisMessage, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -166,7 +166,7 @@ func (s *Store) do(ctx context.Context, op string, size int,
 	return reply, err
 }
 
-// unavailable are the first words of errors with which a server refuses any operation for a time.
+// unavailable contains the codes of errors with which a server temporarily refuses all operations.
 var unavailable = map[string]bool{"LOADING": true, "CLUSTERDOWN": true, "MASTERDOWN": true, "TRYAGAIN": true,
 	"READONLY": true, "BUSY": true, "NOREPLICAS": true}
 

@@ -17,8 +17,8 @@ import (
 const (
 	// unfinishedBatch is the number of ids that Unfinished reads at once.
 	unfinishedBatch = 256
-	// expireBatch is the number of tasks that a script deletes at once: the server waits for the
-	// script.
+	// expireBatch is the number of tasks that a script deletes at once. The script blocks the
+	// server.
 	expireBatch = 100
 	// taskFields is the number of values of a task in a reply.
 	taskFields = 7
@@ -38,9 +38,9 @@ type taskStore struct {
 	heads, data, list, open, ends, sums string // keys
 }
 
-// Tasks returns the store of the tasks of a server. All keys of a server are in the same hash slot.
-// A store that no process has written to for a year ends. A record is as durable as the append-only
-// file of the Redis server.
+// Tasks returns a store for the tasks of a server. All keys of a server are in the same hash slot,
+// and expire a year after the last change. A record is as durable as the append-only file of the
+// Redis server.
 func (s *Store) Tasks(server string) tasks.Store {
 	prefix := s.opts.Prefix + ":{tasks:" + url.PathEscape(server) + "}:"
 	return &taskStore{s, prefix + "heads", prefix + "data", prefix + "list", prefix + "open", prefix + "ends",
@@ -49,7 +49,7 @@ func (s *Store) Tasks(server string) tasks.Store {
 
 func (s *taskStore) keys() []string { return []string{s.heads, s.data, s.list, s.open, s.ends, s.sums} }
 
-// timeText returns a time so that the order of the texts is the order of the times.
+// timeText returns a text for a time. The texts have the same order as the times.
 func timeText(t time.Time) string { return fmt.Sprintf("%016x", uint64(t.UnixMilli())^(1<<63)) }
 
 func millisText(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }
@@ -62,7 +62,7 @@ func (s *taskStore) Create(ctx context.Context, r tasks.Record) error {
 		strconv.FormatBool(r.Done), digest(r.Owner), r.Owner, string(r.Data))
 }
 
-// change runs a script, and returns the error that its reply stands for.
+// change runs a script, and returns the error for the reply of the script.
 func (s *taskStore) change(ctx context.Context, op string, lua *rueidis.Lua, args ...string) error {
 	reply, err := s.eval(ctx, op, lua, len(args[len(args)-1]), s.keys(), args...)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *taskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, erro
 			for _, id := range ids {
 				r, err := s.get(ctx, "", id)
 				if errors.Is(err, tasks.ErrUnknown) || r.Done {
-					continue // it changed meanwhile
+					continue // the task changed meanwhile
 				}
 				if !yield(r, err) || err != nil {
 					return

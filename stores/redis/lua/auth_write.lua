@@ -1,6 +1,6 @@
--- Writes a record, or deletes it. KEYS[1]: the value. ARGV: condition, which is put for none, new if the record
--- must not exist, or old if the record must have the value that follows; old value; new value; milliseconds
--- until it expires, 0 for never, -1 to delete it. Returns 0 if the condition does not hold.
+-- Writes or deletes a record. KEYS[1]: the value. ARGV: condition (put for none, new if the record must not
+-- exist, old if the record must have the old value); old value; new value; milliseconds until the record
+-- expires, 0 for never, -1 to delete the record. Returns 0 if the condition does not hold.
 if ARGV[1] ~= 'put' then
   local current = redis.call('GET', KEYS[1])
   if ARGV[1] == 'new' and current or ARGV[1] == 'old' and current ~= ARGV[2] then

@@ -2,8 +2,8 @@
 -- number of the event after which data is wanted, id of the entry after which to read or '-', age in
 -- milliseconds, bytes that the reply may contain.
 --
--- Returns the id to continue after, empty at the end, and the numbers of events, each followed by its data
--- or, up to the wanted number, by nothing. The reply contains at least one event.
+-- Returns the id after which to continue, or '' at the end, and the number and data of each event. Events up
+-- to the wanted number have empty data. The first event may exceed the size of the reply.
 local now = redis.call('TIME')
 local oldest = now[1] * 1000 + math.floor(now[2] / 1000) - ARGV[4]
 local reply, bytes, seen, from = { '' }, 0, 0, ARGV[3]

@@ -1,8 +1,8 @@
 -- Appends an event to the Redis stream of a session. KEYS[1]: the Redis stream. ARGV: name of the SSE
 -- stream, number of the event, data, size that counts, bytes of all events to keep, age in milliseconds.
 --
--- The id of an entry is the sum of all sizes so far and the time of the server in milliseconds. Sums only
--- grow, whatever the clock does, and one trim by id discards the oldest events beyond the limit.
+-- The id of an entry consists of the sum of all sizes so far and the server's time in milliseconds. The sum
+-- always grows, even if the clock goes back, and a single trim by id discards the oldest events beyond the limit.
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 local sum = tonumber(ARGV[4])
 if last then

@@ -1,6 +1,6 @@
 -- Replaces or deletes an entry whose version is known. KEYS[1]: hash of a kind, which contains two fields for
 -- each entry, the last version, and the bytes of all entries. ARGV: key, version or 0, whether to delete,
--- value, fields that the hash may contain. Returns 0 if the version is another one, -1 if the kind is full.
+-- value, fields that the hash may contain. Returns 0 if the version differs, -1 if the kind is full.
 local version, value = 'v' .. ARGV[1], 'd' .. ARGV[1]
 local current = redis.call('HGET', KEYS[1], version) or '0'
 if current ~= ARGV[2] then

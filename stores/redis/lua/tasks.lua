@@ -33,7 +33,7 @@ local function write(id, head, value)
     redis.call('ZADD', open, 0, id)
     redis.call('ZREM', ends, id)
   end
-  for _, key in ipairs(KEYS) do -- a store that no process uses any more ends after a year
+  for _, key in ipairs(KEYS) do -- keys expire a year after the last change
     redis.call('EXPIRE', key, 365 * 24 * 3600)
   end
 end

@@ -1,5 +1,5 @@
--- Replaces a task. ARGV: id, version, expires, done, digest of the owner, data. Returns 0 if the version is
--- another one, and -1 if the owner has no such task.
+-- Replaces a task. ARGV: id, version, expires, done, digest of the owner, data. Returns 0 if the version
+-- differs, and -1 if the owner has no such task.
 local id, head = ARGV[1], find(ARGV[1])
 if not head or head[DIGEST] ~= ARGV[5] then
   return -1

@@ -75,8 +75,8 @@ type Options struct {
 	// Connect returns a connection to a server as the principal p, which must use the names of the
 	// server. Default: an error.
 	Connect func(ctx context.Context, server string, p *mcp.Principal) (mcp.Transport, error)
-	// Opens reports whether the principal p may use a server, as Connect does. Default: every principal
-	// may use all servers.
+	// Opens reports whether the principal p may use a server, and must agree with Connect. Default: every
+	// principal may use all servers.
 	Opens func(p *mcp.Principal, server string) bool
 	// Dial returns a new connection to a server, for runs in a revision that a person selects in
 	// Explore. Default: a person cannot select a revision.

@@ -60,12 +60,12 @@ func (a printing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
-// anyServer are the paths that serve a server which the person may not use, without its output.
+// anyServer lists the paths that also serve a server that the person may not use, without the output.
 var anyServer = []string{"GET /server", "GET /doctor", "GET /explore", "GET /pins", "GET /policy",
 	"POST /policy/explain", "GET /audit"}
 
-// An operator whose key does not grant a server is told that the server does not exist, and reads its output on no
-// page. A new path with the parameter server is refused unless it declares AnyServer and is listed above.
+// To an operator whose key does not grant a server, the server does not exist, and no page shows its output.
+// A new path with the parameter server is refused unless it declares AnyServer and is listed above.
 func TestOutputIsForOperatorsWhoMayUseTheServer(t *testing.T) {
 	mcptest.NoLeaks(t)
 	var sent acted

@@ -38,7 +38,7 @@ func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
 	}
 }
 
-// checkServers returns an error for a server that the person may not use, unless the route serves such requests.
+// checkServers rejects a request for a server that the person may not use, unless the route is for AnyServer.
 func (o *route) checkServers(r *page.Request) error {
 	if o.AnyServer || r.Principal == nil {
 		return nil
@@ -163,8 +163,8 @@ func (c *Console) badges(r *page.Request) map[string]*badge {
 	return all
 }
 
-// alertOf returns the data of part/alert: the newest item that waits for the person, on each page except the screen
-// that lists all items. Its Count is 0 if nothing waits.
+// alertOf returns the data of part/alert: the newest item that waits for the person. The Count is 0 if nothing waits,
+// and on the screen that lists all items.
 func alertOf(badges map[string]*badge, path string) page.Badge {
 	for at, b := range badges {
 		if b.URL != "" && at != path {

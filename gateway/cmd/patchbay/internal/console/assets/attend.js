@@ -1,6 +1,6 @@
-// attend.js leads a person who sends a request to the answer: the result, or a question of the server. It moves the
-// focus and scrolls only while the person works in the form of the request. It also keeps the state of a details
-// element with data-keep from page to page.
+// attend.js leads a person who sends a request to the result, or to a question of the server. The script moves the
+// focus and scrolls only while the person works in the form of the request. The script also keeps a details element
+// with data-keep open or closed from page to page.
 const kept = (details) => `open:${details.id}`;
 
 for (const details of document.querySelectorAll("details[data-keep]")) {

@@ -186,8 +186,8 @@ type runPage struct {
 	With      *run     // the run that the result is compared with, or nil
 }
 
-// Spoken returns the revision in which the server received the request: a run that selects no revision passes the
-// host, which may speak another revision with the server than with the console. row may be nil.
+// Spoken returns the revision in which the server received the request. A run without a selected revision passes
+// through the host, which may speak different revisions with the server and with the console. row may be nil.
 func (r *runPage) Spoken(row *servers.Row) string {
 	if r.Pinned == "" && r.State.Revision != "" && row != nil && row.Revision != "" {
 		return row.Revision

@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// stderrBrief and stderrLines are the lines of standard error of a server that does not respond, and beside a tool.
+	// stderrBrief limits the lines of standard error for a server that does not respond, stderrLines beside a tool.
 	stderrBrief, stderrLines = 8, 100
 	// maxWired bounds the exchanges beside a tool.
 	maxWired = 20
 )
 
-// A wire is the data of the panel beside the item: what the server and the console exchanged last.
+// A wire contains the data of the panel beside the item: the last exchanges with the server.
 type wire struct {
 	Exchanges []*traffic.Recent // the newest first
 	Lines     []string          // of standard error, the newest last

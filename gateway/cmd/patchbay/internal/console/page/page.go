@@ -116,9 +116,9 @@ type Route struct {
 	Serve  func(w http.ResponseWriter, r *Request) error
 	Post   bool // Serve is for POST
 	Stream bool // Serve takes as long as the browser reads
-	// AnyServer also serves requests with the parameter server of a server that the person may not use.
-	// The route must show no output of the server then: see [Request.ReadsOutput]. Default: the person
-	// is told that the server does not exist.
+	// AnyServer makes the route also serve requests whose parameter server names a server that the person
+	// may not use. The route must then hide the output of the server: see [Request.ReadsOutput].
+	// Default: the console responds that the server does not exist.
 	AnyServer bool
 }
 
@@ -201,14 +201,14 @@ type Request struct {
 	site *Site
 }
 
-// Opens reports whether the person may use a server: its key or login must grant the server. The local
-// user may use all.
+// Opens reports whether the person may use a server: the key or login of the person must grant the
+// server. The local user may use all servers.
 func (r *Request) Opens(server string) bool {
 	return r.Principal == nil || r.site.Opens == nil || r.site.Opens(r.Principal, server)
 }
 
-// ReadsOutput reports whether the person is an operator who may use a server. Others see neither
-// standard error nor log lines, messages, and the observations of the doctor.
+// ReadsOutput reports whether the person is an operator who may use a server. Other people see no
+// standard error, log lines and messages of the server, and no observations of the doctor.
 func (r *Request) ReadsOutput(server string) bool {
 	return r.Role.Grants(RoleOperator) && r.Opens(server)
 }

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// maxSearched bounds the exchanges among which [Latest] looks for the exchanges of a server.
+	// maxSearched limits the exchanges that [Latest] searches for the exchanges of a server.
 	maxSearched = 100
 	// maxBrief bounds a message beside a tool, in bytes.
 	maxBrief = 4 << 10
 )
 
-// A Recent is an exchange beside a tool: its messages are shown in the list, as far as they are short.
+// A Recent is an exchange in the list beside a tool. The list shows the messages, and cuts long messages.
 type Recent struct {
 	Row
 	ring *capture.Ring
 }
 
 // Latest returns at most n exchanges with a server, the newest first: messages and HTTP requests, without the requests
-// of callers to this program, and without processes. The caller must show them only to operators, because they contain
-// data of other callers.
+// of callers to this program, and without processes. The exchanges contain data of other callers, so the caller must
+// show the exchanges only to operators.
 func Latest(ring *capture.Ring, server string, n int) (all []*Recent) {
 	query, err := capture.ParseQuery(`server:"` + server + `"`)
 	if err != nil {
@@ -50,8 +50,8 @@ func (x *Recent) CanReplay() bool {
 	return err == nil
 }
 
-// Messages returns the held frames of the exchange. The texts of long frames are cut, so the page must link
-// to the exchange.
+// Messages returns the frames of the exchange that the ring still contains. Long texts are cut, so the page
+// must link to the exchange.
 func (x *Recent) Messages() []frameRow {
 	_, frames, _ := x.ring.Get(x.ID)
 	rows := framesOf(&x.Exchange, frames)
