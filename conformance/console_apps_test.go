@@ -73,12 +73,24 @@ func newHostile(t *testing.T) (url string, stolen *atomic.Int32) {
 // openApp logs in, runs a tool in Explore and shows its app.
 func openApp(t *testing.T, p *tab, w *webConsole, server, tool string) {
 	t.Helper()
+	openTool(t, p, w, server, tool)
+	showApp(t, p)
+}
+
+// openTool logs in, and opens a tool with a view in Explore.
+func openTool(t *testing.T, p *tab, w *webConsole, server, tool string) {
+	t.Helper()
 	p.open(w.url)
 	p.waitFor("the console", `document.querySelector("#connection") !== null`)
 	base, _, _ := strings.Cut(w.url, "/login")
 	p.open(fmt.Sprintf("%s/explore?server=%s&kind=tools&name=%s", base, server, tool))
 	p.waitFor("the mark of a view", `[...document.querySelectorAll("#item .badge")].some(b => b.textContent === "app")`)
 	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+}
+
+// showApp runs the open tool, and shows its app.
+func showApp(t *testing.T, p *tab) {
+	t.Helper()
 	p.click("#item button.primary")
 	p.waitFor("the offer of the app", `document.querySelector(".app-open button") !== null`)
 	p.click(".app-open button")
