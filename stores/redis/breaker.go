@@ -17,6 +17,7 @@ const (
 type breaker struct {
 	mu       sync.Mutex // guards the fields below
 	failures int        // in a row
+	last     time.Time  // when the last counted failure ended
 	retry    time.Time  // when an open breaker allows the next operation
 }
 
@@ -35,14 +36,19 @@ func (b *breaker) allow(now time.Time) bool {
 	return true
 }
 
-// done records whether an operation failed.
-func (b *breaker) done(failed bool, now time.Time) {
+// done records the end of an operation. Operations that wait for the same stall count as a single
+// failure: a failure counts only if the operation began after the last counted failure.
+func (b *breaker) done(failed bool, begin, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !failed {
 		b.failures = 0
 		return
 	}
+	if begin.Before(b.last) {
+		return
+	}
 	b.failures++
+	b.last = now
 	b.retry = now.Add(breakerPause)
 }

@@ -1,6 +1,7 @@
-// Package redis stores the state of servers that run as several processes in Redis or Valkey:
-// events of sessions for resumption, request states and their single use, tasks, the state of
-// hosts, logins, and the records of authorization servers.
+// Package redis contains stores in Redis or Valkey for servers that run as several processes:
+// events of sessions for resumption, request state and its single use, the state of hosts, logins,
+// and the records of authorization servers. Tasks outlive their process, but only one server
+// process at a time may use a store of tasks.
 //
 //	store, err := redis.Open(ctx, url, opts)
 //	if err != nil {

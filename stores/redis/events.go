@@ -12,13 +12,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
-// Limits of events, which equal the limits of the store in memory.
+// Limits of events.
 const (
 	defaultEventAge = 10 * time.Minute
-	maxSessionBytes = 8 << 20
-	maxStoredEvent  = maxSessionBytes / 2
 	// eventOverhead is the approximate size of an event without its data and stream, in bytes. It
-	// also limits the number of events of a session, to 65,536.
+	// also limits the number of events of a session, by default to 8,192.
 	eventOverhead = 128
 	maxStreamName = 1 << 10
 )
@@ -31,8 +29,9 @@ var (
 type eventStore struct{ *Store }
 
 // Events returns a store of events for resumption. The events of all streams of a session share a
-// Redis stream, which contains at most 8 MiB and expires [Options.EventAge] after the last event.
-// The store does not return events older than EventAge. An event must not exceed 4 MiB.
+// Redis stream of at most [Options.EventBytes], which expires [Options.EventAge] after the last
+// event. Older events are not returned. An event of more than half of the EventBytes is refused,
+// so that a single event does not discard all others.
 func (s *Store) Events() mcphttp.EventStore { return eventStore{s} }
 
 // eventsKey returns a key without the id of the session, because the id is a secret.
@@ -42,19 +41,20 @@ func (s eventStore) eventsKey(session, principal string) string {
 
 func (s eventStore) age() string { return strconv.FormatInt(s.opts.EventAge.Milliseconds(), 10) }
 
+// maxEvent returns the largest size of the data of an event.
+func (s eventStore) maxEvent() int { return s.opts.EventBytes / 2 }
+
 func (s eventStore) Append(ctx context.Context, stream mcphttp.StreamKey, n int64, data []byte) error {
 	switch {
-	case len(data) > maxStoredEvent:
-		return fmt.Errorf("redis: invalid event of %d bytes: must have at most %d", len(data), maxStoredEvent)
+	case len(data) > s.maxEvent():
+		return fmt.Errorf("redis: invalid event of %d bytes: must have at most %d", len(data), s.maxEvent())
 	case len(stream.Stream) > maxStreamName:
 		return fmt.Errorf("redis: invalid stream name of %d bytes: must have at most %d",
 			len(stream.Stream), maxStreamName)
 	}
-	size := eventOverhead + len(stream.Stream) + len(data)
-	_, err := s.eval(ctx, "append event", scriptEventsAppend, size,
+	_, err := s.eval(ctx, "append event", scriptEventsAppend, len(stream.Stream)+len(data),
 		[]string{s.eventsKey(stream.Session, stream.Principal)}, stream.Stream, strconv.FormatInt(n, 10),
-		string(data), strconv.Itoa(size),
-		strconv.Itoa(maxSessionBytes), s.age())
+		string(data), strconv.Itoa(eventOverhead), strconv.Itoa(s.opts.EventBytes), s.age())
 	return err
 }
 
@@ -66,7 +66,7 @@ func (s eventStore) After(ctx context.Context, stream mcphttp.StreamKey, n int64
 func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64) (events [][]byte, err error) {
 	first, next := int64(0), int64(0) // numbers of the first event and of the event after the last
 	for from := "-"; from != ""; {
-		reply, err := s.eval(ctx, "read events", scriptEventsAfter, maxStoredEvent,
+		reply, err := s.eval(ctx, "read events", scriptEventsAfter, s.maxEvent(),
 			[]string{s.eventsKey(stream.Session, stream.Principal)}, stream.Stream, strconv.FormatInt(n, 10), from,
 			s.age(), strconv.Itoa(smallReply))
 		if err != nil {

@@ -110,7 +110,7 @@ func TestErrorsDoNotContainThePassword(t *testing.T) {
 func TestInvalidOptionsAreRefused(t *testing.T) {
 	for _, opts := range []redis.Options{
 		{Prefix: "a{b"}, {Prefix: strings.Repeat("p", 200)}, {Timeout: -1}, {EventAge: -1},
-		{EventAge: time.Microsecond},
+		{EventAge: time.Microsecond}, {EventBytes: -1},
 	} {
 		if s, err := redis.Open(t.Context(), need(t).url(), &opts); err == nil {
 			s.Close()
@@ -194,22 +194,27 @@ func TestEventsExpire(t *testing.T) {
 	})
 }
 
-// The last 8 MiB of the events of a session remain, and a server is never sent an event that is too
-// large.
+// The last EventBytes of the events of a session remain, and a server is never sent an event that
+// is too large.
 func TestOldEventsMakeRoom(t *testing.T) {
-	events := openPrefix(t, "room").Events()
-	const last, size, remain = 32, 512 << 10, 15 // and the overhead of each
+	opts := calm()
+	opts.Prefix, opts.EventBytes = "room", 256<<10
+	events := open(t, need(t).url(), opts).Events()
+	const last, size, remain = 32, 16 << 10, 15 // and the overhead of each
 	stream := mcphttp.StreamKey{Session: "s", Stream: "s"}
 	for n := range last {
 		if err := events.Append(t.Context(), stream, int64(n+1), bytes.Repeat([]byte{byte(n)}, size)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, err := range events.After(t.Context(), stream, last-remain-2) {
-		if !errors.Is(err, mcphttp.ErrEventGap) {
+	gaps := 0
+	for _, err := range events.After(t.Context(), stream, last-remain-1) {
+		if gaps++; !errors.Is(err, mcphttp.ErrEventGap) {
 			t.Errorf("a discarded event returned %v, want ErrEventGap", err)
 		}
-		break
+	}
+	if gaps != 1 {
+		t.Errorf("a discarded event returned %d pairs, want 1", gaps)
 	}
 	n := last - remain
 	for data, err := range events.After(t.Context(), stream, last-remain) {
@@ -221,8 +226,8 @@ func TestOldEventsMakeRoom(t *testing.T) {
 	if n != last {
 		t.Errorf("got events to %d, want %d", n, last)
 	}
-	if err := events.Append(t.Context(), stream, last+1, make([]byte, 5<<20)); err == nil {
-		t.Error("an event of 5 MiB was stored")
+	if err := events.Append(t.Context(), stream, last+1, make([]byte, 128<<10+1)); err == nil {
+		t.Error("an event of more than half of the limit was stored")
 	}
 }
 

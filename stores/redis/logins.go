@@ -57,7 +57,7 @@ func (s loginStore) Load(ctx context.Context, key string) ([]byte, error) {
 // Update locks the key while change runs.
 func (s loginStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
 	keys, token := []string{s.key(key), s.key(key) + ":lock"}, rand.Text()
-	if err := s.lock(ctx, keys[1], token); err != nil {
+	if err := s.lock(ctx, keys, token); err != nil {
 		return err
 	}
 	stop := s.keepLock(ctx, keys[1], token)
@@ -78,9 +78,13 @@ func (s loginStore) Update(ctx context.Context, key string, change func(old []by
 	case value == nil:
 		action = "delete"
 	}
-	// A change, such as a renewed token, must be stored even if the caller has canceled ctx.
-	reply, failed := s.eval(context.WithoutCancel(ctx), "update login", scriptLoginEnd, len(value), keys, token, action,
-		string(value), strconv.Itoa(int(loginAge.Seconds())))
+	reply, failed := s.end(ctx, keys, token, action, value)
+	// The server may answer again while the lock is held.
+	for limit := time.Now().Add(loginLease); err == nil && errors.Is(failed, ErrUnavailable) &&
+		time.Now().Before(limit); {
+		<-time.After(maxLoginPoll)
+		reply, failed = s.end(ctx, keys, token, action, value)
+	}
 	if err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
@@ -90,13 +94,26 @@ func (s loginStore) Update(ctx context.Context, key string, change func(old []by
 	return nil
 }
 
-// lock waits until the caller holds the lock.
-func (s loginStore) lock(ctx context.Context, key, token string) error {
-	for {
+// end makes the change of an update and releases its lock. A change that was made, such as a renewed
+// token, must be stored although the caller left, and is tried although the server failed before.
+func (s loginStore) end(ctx context.Context, keys []string, token, action string,
+	value []byte) (rueidis.RedisMessage, error) {
+	ctx = context.WithValue(context.WithoutCancel(ctx), urgent{}, true)
+	return s.eval(ctx, "update login", scriptLoginEnd, len(value), keys, token, action, string(value),
+		strconv.Itoa(int(loginAge.Seconds())))
+}
+
+// lock waits until the caller holds the lock, which is the second of keys.
+func (s loginStore) lock(ctx context.Context, keys []string, token string) error {
+	for tried := false; ; {
 		reply, err := s.do(ctx, "lock login", 0, func(ctx context.Context) rueidis.RedisResult {
-			return s.client.Do(ctx, s.client.B().Set().Key(key).Value(token).Nx().
+			tried = true
+			return s.client.Do(ctx, s.client.B().Set().Key(keys[1]).Value(token).Nx().
 				PxMilliseconds(loginLease.Milliseconds()).Build())
 		})
+		if err != nil && tried { // the server may have set the lock
+			_, _ = s.end(ctx, keys, token, "keep", nil)
+		}
 		if err != nil || !reply.IsNil() {
 			return err
 		}

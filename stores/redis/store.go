@@ -16,6 +16,9 @@ const (
 	// DefaultTimeout is the default of [Options.Timeout]. The limit is short because callers wait
 	// for operations, and a server in the same network answers in less than a millisecond.
 	DefaultTimeout = 250 * time.Millisecond
+	// DefaultEventBytes limits the events of a session by default. The 64 sessions that a
+	// principal may have then share the 64 MiB that the store in memory grants a principal.
+	DefaultEventBytes = 1 << 20
 	// DefaultPrefix is the default prefix of all keys.
 	DefaultPrefix = "patchbay"
 	// minRate is the rate at which a connection must transfer data, in bytes per second.
@@ -50,6 +53,9 @@ type Options struct {
 	Timeout time.Duration
 	// EventAge is how long the store keeps events of sessions. Default: 10 minutes.
 	EventAge time.Duration
+	// EventBytes limits the events of a session, in bytes. The number of sessions times
+	// EventBytes limits all events. Default: [DefaultEventBytes].
+	EventBytes int
 }
 
 // A Store is a connection to a server, a Sentinel group or a Cluster. The methods of a Store return
@@ -62,9 +68,9 @@ type Store struct {
 	closed  atomic.Bool
 }
 
-// Open connects to the server at a URL. opts may be nil. Open returns [ErrUnavailable] if the
-// server does not answer, and [ErrEvicts] if the server may evict keys. Open takes at most 5
-// seconds for each address.
+// Open connects to the server of a URL. opts may be nil. The error is [ErrUnavailable] if the
+// server does not answer, and [ErrEvicts] if it may evict keys. Opening takes at most 5 seconds for
+// each address, and ends with ctx.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s := &Store{}
 	if opts != nil {
@@ -73,11 +79,14 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s.opts.Prefix = cmp.Or(s.opts.Prefix, DefaultPrefix)
 	s.opts.Timeout = cmp.Or(s.opts.Timeout, DefaultTimeout)
 	s.opts.EventAge = cmp.Or(s.opts.EventAge, defaultEventAge)
+	s.opts.EventBytes = cmp.Or(s.opts.EventBytes, DefaultEventBytes)
 	switch {
 	case len(s.opts.Prefix) > maxPrefix || strings.ContainsAny(s.opts.Prefix, "{}"):
 		return nil, fmt.Errorf("redis: invalid prefix %.200q: at most %d bytes, no braces", s.opts.Prefix, maxPrefix)
 	case s.opts.Timeout < 0 || s.opts.EventAge < time.Millisecond:
 		return nil, errors.New("redis: invalid timeout or event age: must be at least a millisecond")
+	case s.opts.EventBytes < 0:
+		return nil, fmt.Errorf("redis: invalid event bytes %d: must not be negative", s.opts.EventBytes)
 	}
 	if err := s.connect(ctx, url); err != nil {
 		return nil, err
@@ -96,15 +105,33 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	}
 	s.server = strings.Join(client.InitAddress, ",")
 	client.Dialer.Timeout = cmp.Or(client.Dialer.Timeout, maxDial)
-	if deadline, ok := ctx.Deadline(); ok {
-		client.Dialer.Timeout = max(min(client.Dialer.Timeout, time.Until(deadline)), time.Millisecond)
-	}
-	client.DisableCache = true // no store uses the cache of the client
+	client.DisableCache = true // no store caches on the side of the client
 	client.ConnWriteTimeout = cmp.Or(client.ConnWriteTimeout, maxDial)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if s.client, err = rueidis.NewClient(client); err != nil {
+	type result struct {
+		client rueidis.Client
+		err    error
+	}
+	connected := make(chan result)
+	go func() { // NewClient has no context: it may end after ctx, when the time to connect is over
+		c, err := rueidis.NewClient(client)
+		select {
+		case connected <- result{c, err}:
+		case <-ctx.Done():
+			if err == nil {
+				c.Close()
+			}
+		}
+	}()
+	select {
+	case r := <-connected:
+		s.client, err = r.client, r.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		return s.failure("connect", err)
 	}
 	return nil
@@ -136,8 +163,11 @@ func (s *Store) checkEviction(ctx context.Context) error {
 	return nil
 }
 
-// do runs an operation that transfers size bytes. A nil reply is not an error. The breaker counts
-// the operation unless the caller's context ended.
+// urgent is the key of a context whose operations are tried also while the breaker is open.
+type urgent struct{}
+
+// do runs an operation that transfers size bytes. A reply of nil is no error. The operation counts
+// for the breaker unless the context of the caller ended.
 func (s *Store) do(ctx context.Context, op string, size int,
 	run func(ctx context.Context) rueidis.RedisResult) (rueidis.RedisMessage, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -146,7 +176,8 @@ func (s *Store) do(ctx context.Context, op string, size int,
 	if s.closed.Load() {
 		return rueidis.RedisMessage{}, ErrClosed
 	}
-	if !s.breaker.allow(time.Now()) {
+	begin := time.Now()
+	if !s.breaker.allow(begin) && ctx.Value(urgent{}) == nil {
 		return rueidis.RedisMessage{}, fmt.Errorf("%w: %s: %s: not tried, after %d failures in a row",
 			ErrUnavailable, s.server, op, breakerFailures)
 	}
@@ -162,7 +193,7 @@ func (s *Store) do(ctx context.Context, op string, size int,
 	if err != nil {
 		err = s.failure(op, err)
 	}
-	s.breaker.done(errors.Is(err, ErrUnavailable), time.Now())
+	s.breaker.done(errors.Is(err, ErrUnavailable), begin, time.Now())
 	return reply, err
 }
 

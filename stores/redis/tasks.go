@@ -38,9 +38,11 @@ type taskStore struct {
 	heads, data, list, open, ends, sums string // keys
 }
 
-// Tasks returns a store for the tasks of a server. All keys of a server are in the same hash slot,
-// and expire a year after the last change. A record is as durable as the append-only file of the
-// Redis server.
+// Tasks returns the store of the tasks of a server. Only one [tasks.Server] at a time may use it:
+// [tasks.Server.Recover] of a second process takes over the tasks of the first, even if the first
+// still runs. All keys of a server are in the same hash slot.
+// A store that no process has written to for a year ends. A record is as durable as the append-only
+// file of the Redis server.
 func (s *Store) Tasks(server string) tasks.Store {
 	prefix := s.opts.Prefix + ":{tasks:" + url.PathEscape(server) + "}:"
 	return &taskStore{s, prefix + "heads", prefix + "data", prefix + "list", prefix + "open", prefix + "ends",
