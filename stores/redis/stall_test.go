@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +27,49 @@ func openStalled(t *testing.T) (*server, *redis.Store) {
 	s := open(t, server.url(), &redis.Options{Timeout: 500 * time.Millisecond})
 	await(t, func() error { return use(t, s.States()) })
 	return server, s
+}
+
+// loseAnswers returns the URL of a proxy of a server. A request for which lose returns true is
+// made, but its connection breaks instead of the answer.
+func loseAnswers(t *testing.T, s *server, lose func(request string) bool) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	t.Cleanup(func() { _ = l.Close() })
+	all.Go(func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			all.Go(func() { forward(c, s, lose) })
+		}
+	})
+	return "redis://" + l.Addr().String()
+}
+
+func forward(c net.Conn, s *server, lose func(request string) bool) {
+	defer c.Close()
+	to, err := net.Dial("tcp", "127.0.0.1:"+s.port)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	request, answer := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := c.Read(request)
+		if err != nil {
+			return
+		}
+		_, err1 := to.Write(request[:n])
+		m, err2 := to.Read(answer)
+		if err1 != nil || err2 != nil || lose(string(request[:n])) {
+			return
+		}
+		if _, err := c.Write(answer[:m]); err != nil {
+			return
+		}
+	}
 }
 
 // Operations that wait for the same stall are a single failure of the server.
@@ -66,19 +110,41 @@ func TestLoginIsStoredAfterAStall(t *testing.T) {
 	})
 }
 
-// A lock whose answer was lost is released.
-func TestLockWithoutAnAnswerIsReleased(t *testing.T) {
-	server, s := openStalled(t)
-	logins := s.Logins("alice")
-	pause(t, server, 2*time.Second)
-	err := logins.Update(t.Context(), "key", func([]byte) ([]byte, error) { return nil, errors.New("runs") })
-	if !errors.Is(err, redis.ErrUnavailable) {
-		t.Fatalf("Update of a paused server returned %v, want ErrUnavailable", err)
+// An update whose last answer was lost was made: repeating the call finds its value.
+func TestLoginWhoseAnswerWasLostIsStored(t *testing.T) {
+	for _, value := range [][]byte{[]byte("renewed"), nil} {
+		var lost atomic.Bool
+		url := loseAnswers(t, startServer(t), func(request string) bool { // the server gets the script once
+			return strings.Contains(request, "EVAL\r\n") && strings.Contains(request, ":lock") &&
+				lost.CompareAndSwap(false, true)
+		})
+		logins := open(t, url, &redis.Options{Timeout: 5 * time.Second}).Logins("alice")
+		err := logins.Update(t.Context(), "key", func([]byte) ([]byte, error) { return value, nil })
+		if got, err2 := logins.Load(t.Context(), "key"); err != nil || string(got) != string(value) || err2 != nil {
+			t.Errorf("Update returned %v, then Load %q, %v; want %q", err, got, err2, value)
+		}
+		if !lost.Load() {
+			t.Error("no answer was lost")
+		}
 	}
-	await(t, func() error { // the connection answers this call after the call that releases the lock
-		_, err := logins.Load(t.Context(), "key")
-		return err
+}
+
+// A lock whose answer was lost is released, also if this failure opens the breaker.
+func TestLockWithoutAnAnswerIsReleased(t *testing.T) {
+	server := startServer(t)
+	url := loseAnswers(t, server, func(request string) bool {
+		return strings.Contains(request, "NX") || strings.Contains(request, "lost")
 	})
+	s := open(t, url, &redis.Options{Timeout: 5 * time.Second})
+	for range 2 {
+		if _, err := s.States().Get(t.Context(), "lost"); !errors.Is(err, redis.ErrUnavailable) {
+			t.Errorf("a call whose answer was lost returned %v", err)
+		}
+	}
+	err := s.Logins("alice").Update(t.Context(), "key", func([]byte) ([]byte, error) { return nil, errors.New("runs") })
+	if !errors.Is(err, redis.ErrUnavailable) {
+		t.Errorf("Update without a lock returned %v, want ErrUnavailable", err)
+	}
 	reply := command(t, server.url(), "KEYS", "*:lock")
 	if keys, err := reply.AsStrSlice(); len(keys) > 0 || err != nil {
 		t.Errorf("these locks remain: %q, %v", keys, err)
