@@ -122,7 +122,7 @@ func eventsMany(t *testing.T, a, b mcphttp.EventStore) {
 	}
 }
 
-// eventsCanceled checks that a canceled call stores the whole event or nothing.
+// eventsCanceled checks that a canceled call stores either the whole event or no part of the event.
 func eventsCanceled(t *testing.T, a, b mcphttp.EventStore) {
 	want := []string{"one"}
 	must(t, a.Append(t.Context(), eventKey("s"), 1, []byte("one")))

@@ -81,7 +81,7 @@ func hostVersions(t *testing.T, a, b state.Store) {
 	}
 	conflict(1, []byte("new"))
 	conflict(1, nil)
-	must(t, a.CompareAndSet(t.Context(), "pin", "a", 0, nil)) // nothing to delete
+	must(t, a.CompareAndSet(t.Context(), "pin", "a", 0, nil)) // the entry does not exist
 	version := set(t, a, "pin", "a", "one")
 	for _, wrong := range []uint64{0, version - 1, version + 1, 1 << 63} {
 		conflict(wrong, []byte("new"))
