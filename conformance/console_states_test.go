@@ -72,7 +72,7 @@ var gatewayStates = []consoleState{
 	{"explore-failed", "/explore?server=crawler", waitsFor("#explore-state .notice.bad")},
 	{"explore-app", "/explore?server=github&kind=tools&name=roll_dice", func(p *watchedTab) {
 		p.click("#editor [data-default]")
-		p.waitFor("the offer of the app", exists(".app-open button"))
+		p.waitFor("the end of the run", exists(".app-open button")+" && "+says("#wire summary", "roll_dice"))
 		p.click(".app-open button")
 		p.waitFor("the result in the app", exists("#app-stage iframe")+" && "+logged("ui/notifications/tool-result"))
 	}},

@@ -259,6 +259,7 @@ func (c *Console) pageOf(r *page.Request) (*shownPage, error) {
 			own := *r
 			own.Request = r.Clone(r.Context())
 			own.URL, own.RequestURI, own.Live = u, u.RequestURI(), true
+			own.Form, own.PostForm = nil, nil // the values of the page replace the values of the stream
 			return &shownPage{&own, o, sent{}}, nil
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -95,6 +96,37 @@ func TestStreamSendsChanges(t *testing.T) {
 		}
 	}
 	t.Error("the stream did not end with the login")
+}
+
+// The stream of a page reads the values in the query of the page, also when it checks the server.
+func TestStreamReadsTheQueryOfItsPage(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s := consoletest.New(t, func(o *console.Options) {
+		o.Authenticate = func(*http.Request) (*mcp.Principal, page.Role, error) {
+			return &mcp.Principal{Subject: "eve"}, page.RoleOperator, nil
+		}
+		o.Opens = func(_ *mcp.Principal, server string) bool { return server != "broken" }
+		o.Logs = &logs.Book{}
+	})
+	for shown, want := range map[string]string{"/logs?server=broken": `there is no server \"broken\"`,
+		"/logs?server=fs": "event: pass"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			s.Base+"/stream?page="+url.QueryEscape(shown), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Stranger().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(res.Body)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "event: pass") && !strings.HasPrefix(lines.Text(), "data: ") {
+		}
+		if !strings.Contains(lines.Text(), want) {
+			t.Errorf("%s: got the line %q, want %q: %v", shown, lines.Text(), want, lines.Err())
+		}
+		_ = res.Body.Close()
+	}
 }
 
 func TestStreamsAreLimited(t *testing.T) {
