@@ -86,8 +86,7 @@ func TestConsoleScreens(t *testing.T) {
 
 func (p *watchedTab) stopClock() {
 	p.t.Helper()
-	p.waitFor("the page", "document.body !== null && "+isLoaded)
-	p.do("stop the clock", chromedp.Evaluate[chromedp.Void](stoppedClock))
+	p.waitFor("the stopped clock", "document.body !== null && "+isLoaded+" && ("+stoppedClock+", true)")
 }
 
 // pictures writes screenshots as artifacts of the test: see go test -artifacts.
