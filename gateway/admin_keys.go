@@ -61,14 +61,19 @@ func newKey(r *adminRequest, s *KeyStore, k *Key) (*createdKey, error) {
 	return &createdKey{k.Name, secret}, err
 }
 
-// checkGrant refuses a key with which a person of a console would open the console for others, or as another
-// person. Only the user of the gateway decides who uses the console.
+// checkGrant refuses a key with which a person of a console would open the console for others or as another
+// person, or reach what the person may not use. Only the user of the gateway decides who uses the console.
 func (r *adminRequest) checkGrant(s *KeyStore, k *Key) error {
 	p, subject := r.principal(), cmp.Or(k.Subject, k.Name)
 	if p == nil {
 		return nil
 	}
-	all, err := s.List(r.Context())
+	own, err := r.admin.gateway.grantOf(p)
+	if err == nil && !own.contains(k.grant()) {
+		return problemf(http.StatusForbidden, "wider_key", "the key would grant more than your own access: select "+
+			"the profile, servers and kinds of requests that you may use")
+	}
+	all, unread := s.List(r.Context())
 	isOwn := p.Issuer == KeyIssuer && p.Subject == subject
 	if k.Console != "" || !isOwn && slices.ContainsFunc(all, func(o Key) bool {
 		return o.Console != "" && o.Subject == subject
@@ -77,7 +82,7 @@ func (r *adminRequest) checkGrant(s *KeyStore, k *Key) error {
 			"another person who uses the console: create the key on the machine of the gateway, such as with "+
 			"\"patchbay gateway keys new %s --console operator\"", subject, k.Name)
 	}
-	return err
+	return cmp.Or(err, unread)
 }
 
 func revokeKey(r *adminRequest, s *KeyStore, _ *noBody) (*revoked, error) {

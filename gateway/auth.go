@@ -63,6 +63,18 @@ func withGrant(ctx context.Context, r *http.Request, a *grant) *http.Request {
 	return r
 }
 
+// contains reports whether a grant allows all that another allows.
+func (a *grant) contains(b *grant) bool {
+	return isWithin(b.profiles, a.profiles) && isWithin(b.limits.servers, a.limits.servers) &&
+		isWithin(b.limits.only, a.limits.only) && (b.limits.readOnly || !a.limits.readOnly)
+}
+
+// isWithin reports whether each of the items is allowed. As items and as allowed, nil means all items.
+func isWithin[T comparable](items, allowed []T) bool {
+	isRefused := func(item T) bool { return !slices.Contains(allowed, item) }
+	return allowed == nil || items != nil && !slices.ContainsFunc(items, isRefused)
+}
+
 // grantFrom returns the grant of a request.
 func grantFrom(ctx context.Context) *grant {
 	if a, ok := ctx.Value(grantKey{}).(*grant); ok {
