@@ -165,6 +165,8 @@ func TestNewCommandLinesAndAddressesAreListed(t *testing.T) {
 			`{"issuer": "https://i.example", "insecureUnlistedPKCE": true}}}, ` + settings,
 			`["https://i.example","(logins to open)"],["open","(insecureHTTP)"],` +
 				`["open","(oauth.insecureUnlistedPKCE)"],["open","(trust: insecureAll)"]`},
+		{settings, `"profiles": {"team": {"servers": ["fs"]}}, ` + settings,
+			`["profile team","servers [\"fs\"]","tools null"]`},
 		{settings, `"servers": {"open": {"insecureHTTP": false, "trust": "review"}}, ` + settings, ""},
 		{good, "https://evil.example/mcp", `["https://evil.example/mcp","(credentials of web)"]`},
 		{"https://open.example/mcp", "https://open.example/${file:/etc/hostname}",

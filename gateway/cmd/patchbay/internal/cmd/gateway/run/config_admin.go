@@ -195,6 +195,12 @@ func (c commands) addSettings(s *gatewayconfig.Settings) {
 	if s.Auth != nil && s.Auth.OIDC != nil {
 		c.send(s.Auth.OIDC.Issuer, "(logins to the gateway)", s.Auth.OIDC.ClientSecret)
 	}
+	for name, profile := range s.Profiles { // profiles limit the keys of operators
+		servers, _ := json.Marshal(profile.Servers)
+		tools, _ := json.Marshal(profile.Tools)
+		c.add([]string{"profile " + name, "servers " + string(servers), "tools " + string(tools)}, "profile", name,
+			profile.Servers, profile.Tools, profile.Servers == nil, profile.Tools == nil)
+	}
 	for name, set := range s.Servers {
 		c.send(set.OAuth.Issuer, fmt.Sprintf("(logins to %s)", name), set.OAuth.ClientSecret)
 		if set.Auth == config.AuthForward {
