@@ -174,6 +174,9 @@ func New(o *Options) (*Console, error) {
 		c.opts.Logger = slog.Default()
 	}
 	c.opts.ViewOrigin = strings.TrimRight(c.opts.ViewOrigin, "/")
+	if at, isDefault := strings.CutSuffix(c.opts.ViewOrigin, ":443"); isDefault && strings.HasPrefix(at, "https:") {
+		c.opts.ViewOrigin = at // as in the header Host of browsers
+	}
 	if c.opts.Questions == nil {
 		c.opts.Questions = &question.Desk{}
 	}

@@ -24,7 +24,7 @@ func noConnection(context.Context, string, *mcp.Principal) (mcp.Transport, error
 func TestOriginsOfApps(t *testing.T) {
 	mcptest.NoLeaks(t)
 	s := consoletest.New(t, func(o *console.Options) {
-		o.Connect, o.ViewAddr, o.ViewOrigin = noConnection, "127.0.0.1:0", "https://views.example/"
+		o.Connect, o.ViewAddr, o.ViewOrigin = noConnection, "127.0.0.1:0", "https://views.example:443/"
 		o.Access = &access.Access{URL: "https://" + publicHost}
 	})
 	at, err := url.Parse(s.Base)
