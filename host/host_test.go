@@ -92,14 +92,14 @@ func yes(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 }
 
 // forEachPair runs a test, in fake time, for servers and clients of every revision over every
-// transport. With -short it runs each server with the client of the same combination and with one
-// other client.
+// transport. With -short and with the race detector, which takes six times as long, it runs each server
+// with the client of the same combination and with one other client.
 func forEachPair(t *testing.T, f func(t *testing.T, up, down mcptest.Combination)) {
 	all := mcptest.Combinations()
 	for i, up := range all {
 		t.Run("server "+up.String(), func(t *testing.T) {
 			for j, down := range all {
-				if testing.Short() && i != j && i+j != len(all)-1 {
+				if (testing.Short() || raceDetector) && i != j && i+j != len(all)-1 {
 					continue
 				}
 				t.Run("client "+down.String(), func(t *testing.T) {
