@@ -34,10 +34,9 @@ var publicHeaders = []string{
 }
 
 func publicHeader(header http.Header) http.Header {
-	public := header // copied only to hide a value
-	for name := range header {
+	public := maps.Clone(header)
+	for name := range public {
 		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
-			public = maps.Clone(public)
 			public[name] = []string{"[hidden]"}
 		}
 	}
