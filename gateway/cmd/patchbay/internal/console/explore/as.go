@@ -106,6 +106,9 @@ func (c *catalogues) loadAs(ctx context.Context, v *Viewer, server string, opera
 		return loaded
 	}
 	own := c.load(ctx, server, operator)
+	if own.Err != "" {
+		return own // without these lists, hidden items would be missing unnoticed
+	}
 	explain, err := v.Explain(ctx, nil)
 	caller := &policy.Caller{Principal: p, Server: server}
 	for kind, method := range listMethods {

@@ -3,6 +3,7 @@ package explore_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -69,6 +70,9 @@ func newViewed(t *testing.T, recorded *views) *consoletest.Site {
 			o.Policy, o.Recorder = compiled, a.Events.Recorder(recorded)
 		})
 	connect := func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
+		if p.Subject == "frank" {
+			return nil, errors.New("frank cannot connect")
+		}
 		h, err := g.CallerEndpoint(p, gateway.Route{Server: server})
 		return mcp.InMemory(h), err
 	}
@@ -133,6 +137,10 @@ func TestOperatorSeesTheListsOfAnotherPerson(t *testing.T) {
 	if got := recorded.text(); got != "eve as ann at fs" {
 		t.Errorf("recorded %q, want one view", got)
 	}
+	consoletest.Await(t, "frank cannot connect", func() string { // else no hidden item would be marked
+		_, text := see("frank operator", ann, "")
+		return text
+	})
 	text = consoletest.Await(t, "hidden by rule not-ann", func() string {
 		_, text := see("eve operator", ann, "&name=secret")
 		return text
