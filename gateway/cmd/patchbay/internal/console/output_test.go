@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
@@ -18,6 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -90,6 +93,11 @@ func TestOutputIsForOperatorsWhoMayUseTheServer(t *testing.T) {
 		}
 		o.Gateway, o.Capture, o.Logs = true, ring, book
 	})
+	call := &event.Record{Event: event.Intent, Call: "1", Start: time.Now(), Method: "tools/call",
+		Public: "broken__secret_tool", Action: policy.Action{Server: "broken", Target: "secret_tool", Arguments: []byte("{}")}}
+	if err := ring.Recorder(nil).Record(call); err != nil { // a policy can be tested on the call
+		t.Fatal(err)
+	}
 	server := mcp.NewServer("broken", "1", nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "secret_tool"},
 		func(context.Context, struct{}) (string, error) { return "", nil })
