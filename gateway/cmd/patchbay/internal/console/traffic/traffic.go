@@ -154,30 +154,21 @@ type frameRow struct {
 	Pretty string // the text with indentation, if it is JSON; numbers and strings keep their source text
 }
 
-// allowed returns a function that reports whether a person may read an exchange, or nil for the local user, who may
-// read all.
-func allowed(r *page.Request) func(x *capture.Exchange) bool {
-	if r.Principal == nil {
-		return nil
-	}
-	opened := servers.Opened(r)
-	return func(x *capture.Exchange) bool { return opened(x.Server) }
-}
-
 // queryOf parses the query of a person, which selects only exchanges that the person may read, also after an error.
 func queryOf(r *page.Request, text string) (*capture.Query, error) {
 	q, err := capture.ParseQuery(text)
 	if err != nil {
 		q = &capture.Query{}
 	}
-	q.Only(allowed(r))
+	opened := servers.Opened(r)
+	q.Only(func(x *capture.Exchange) bool { return opened(x.Server) })
 	return q, err
 }
 
 // get returns an exchange that a person may read. Views must call get in place of the ring.
 func (s screen) get(r *page.Request, id uint64) (x capture.Exchange, frames []capture.Frame, ok bool) {
 	x, frames, ok = s.ring.Get(id)
-	if allows := allowed(r); ok && allows != nil && !allows(&x) {
+	if ok && !servers.Opened(r)(x.Server) {
 		return capture.Exchange{}, nil, false
 	}
 	return x, frames, ok

@@ -198,8 +198,8 @@ func (c commands) addSettings(s *gatewayconfig.Settings) {
 	for name, profile := range s.Profiles { // profiles limit the keys of operators
 		servers, _ := json.Marshal(profile.Servers)
 		tools, _ := json.Marshal(profile.Tools)
-		c.add([]string{"profile " + name, "servers " + string(servers), "tools " + string(tools)}, "profile", name,
-			profile.Servers, profile.Tools, profile.Servers == nil, profile.Tools == nil)
+		shown := []string{"profile " + name, "servers " + string(servers), "tools " + string(tools)}
+		c.add(shown, shown)
 	}
 	for name, set := range s.Servers {
 		c.send(set.OAuth.Issuer, fmt.Sprintf("(logins to %s)", name), set.OAuth.ClientSecret)
