@@ -63,7 +63,7 @@ func hostGet(t *testing.T, a, b state.Store) {
 	wantNoEntry(t, b, "pin", "a")
 	value := []byte("one")
 	must(t, a.CompareAndSet(t.Context(), "pin", "a", 0, value))
-	copy(value, "XXX") // the store must not retain value
+	copy(value, "new") // the store must not retain value
 	wantEntry(t, b, "pin", "a", "one")
 	set(t, b, "pin", "a", "two")
 	wantEntry(t, a, "pin", "a", "two")

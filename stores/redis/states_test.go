@@ -44,7 +44,7 @@ func statesPut(t *testing.T, a, b mcp.OnceStore) {
 	wantState(t, b, "a", "")
 	state := []byte("one")
 	must(t, a.Put(t.Context(), "a", state, inAnHour()))
-	copy(state, "XXX") // the store must not retain state
+	copy(state, "new") // the store must not retain state
 	must(t, b.Put(t.Context(), "A", []byte("\x00\xff"), inAnHour()))
 	must(t, b.Put(t.Context(), "}{a}", []byte("braces"), inAnHour()))
 	for _, s := range []mcp.OnceStore{a, b} {
