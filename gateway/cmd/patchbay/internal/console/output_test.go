@@ -94,7 +94,8 @@ func TestOutputIsForOperatorsWhoMayUseTheServer(t *testing.T) {
 		o.Gateway, o.Capture, o.Logs = true, ring, book
 	})
 	call := &event.Record{Event: event.Intent, Call: "1", Start: time.Now(), Method: "tools/call",
-		Public: "broken__secret_tool", Action: policy.Action{Server: "broken", Target: "secret_tool", Arguments: []byte("{}")}}
+		Public: "broken__secret_tool",
+		Action: policy.Action{Server: "broken", Target: "secret_tool", Arguments: []byte("{}")}}
 	if err := ring.Recorder(nil).Record(call); err != nil { // a policy can be tested on the call
 		t.Fatal(err)
 	}
