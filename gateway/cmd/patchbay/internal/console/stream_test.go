@@ -120,7 +120,10 @@ func TestStreamReadsTheQueryOfItsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(res.Body)
-		for lines.Scan() && !strings.HasPrefix(lines.Text(), "event: pass") && !strings.HasPrefix(lines.Text(), "data: ") {
+		isEvent := func(line string) bool {
+			return strings.HasPrefix(line, "event: pass") || strings.HasPrefix(line, "data: ")
+		}
+		for lines.Scan() && !isEvent(lines.Text()) {
 		}
 		if !strings.Contains(lines.Text(), want) {
 			t.Errorf("%s: got the line %q, want %q: %v", shown, lines.Text(), want, lines.Err())
