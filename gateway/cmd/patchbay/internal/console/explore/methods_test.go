@@ -25,8 +25,8 @@ func TestAnyMethodIsSent(t *testing.T) {
 			"at-timeout": {"60"}, "mode": {"json"}, "text": {params}, "do": {"run"}})
 	}
 	const typed = `{"name":"echo", "arguments":{ "n":1.50 }}`
-	page := v.Await(send("tools/call", typed), "half of it")
-	if got := server.last(); got != `{"n":1.50}` || !strings.Contains(page, "patchbay rpc fs tools/call") {
+	page := v.Await(send("tools/call", typed), "patchbay rpc fs tools/call") // at the end of the run
+	if got := server.last(); got != `{"n":1.50}` || !strings.Contains(page, "half of it") {
 		t.Errorf("the server received %s; the page is\n%s", got, page)
 	}
 	v.Await(send("example/unknown", "{}"), "-32601")
