@@ -27,8 +27,8 @@ const (
 	// noisy figures are ratios of CPU. On a machine that runs other programs, the ratios of two runs
 	// differ by up to a quarter.
 	noisy = 0.25
-	// paired figures are of two versions of this project in the same rounds, which a change in the speed of
-	// the machine affects alike.
+	// paired figures are the CPU of this version ÷ the CPU of an earlier version in the same rounds, which a
+	// change in the speed of the machine affects alike.
 	paired = 0.1
 	// unreliable figures are wall times and absolute CPU times. They never fail a run.
 	unreliable = 0
@@ -49,6 +49,9 @@ type target struct {
 	open float64
 	// before, if not zero, is the figure of the earlier version in the same rounds.
 	before float64
+	// growth, if not zero, is the CPU of a call ÷ the CPU of a call of the earlier version, the median of the
+	// rounds.
+	growth float64
 }
 
 func (t target) met() bool {
@@ -56,19 +59,23 @@ func (t target) met() bool {
 }
 
 // regressed reports whether the figure is beyond the target by more than the margin. If the earlier
-// version was measured in the same rounds, a ratio of CPU must also be worse than the ratio of that
-// version, because the ratio of the same two programs differs by up to a half between machines.
+// version was measured in the same rounds, a call must also take more CPU than in that version, because the
+// ratio to another program differs by up to a half between machines. The two versions are compared with
+// each other, not through their ratios to the other program, whose own noise would count twice.
 func (t target) regressed() bool {
-	compared := t.margin == noisy && t.before > 0
+	beyond := false
 	switch most := max(t.most, t.open); {
 	case t.margin == unreliable:
 		return false
-	case most > 0 && t.got > most*(1+t.margin):
-		return !compared || t.got > t.before*(1+paired)
-	case t.least > 0 && t.got < t.least/(1+t.margin):
-		return !compared || t.got < t.before/(1+paired)
+	case most > 0:
+		beyond = t.got > most*(1+t.margin)
+	case t.least > 0:
+		beyond = t.got < t.least/(1+t.margin)
 	}
-	return false
+	if t.margin == noisy && t.growth > 0 {
+		return beyond && t.growth > 1+paired
+	}
+	return beyond
 }
 
 // record adds a target to the table at the end of the run.
@@ -125,6 +132,9 @@ func (t target) failure() error {
 	if t.before > 0 {
 		beside = " (" + formatFigure(t.before, t.unit) + " in the earlier version)"
 	}
+	if t.growth > 0 {
+		beside += fmt.Sprintf(", %.2f times the CPU of the earlier version", t.growth)
+	}
 	return fmt.Errorf("%s: %s in two measurements%s, and the target is missed by more than its margin of %.0f %%",
 		t.what, formatFigure(t.got, t.unit), beside, t.margin*100)
 }
@@ -173,7 +183,7 @@ func (b *bench) recordBounds(w workload, subjects []*subject) {
 			t := m.target
 			t.what, t.got = what+": "+t.what, m.figure(subject)
 			if earlier != nil {
-				t.before = m.figure(earlier)
+				t.before, t.growth = m.figure(earlier), subject.ratio(earlier)
 			}
 			b.record(t)
 		}

@@ -51,6 +51,9 @@ func TestFiguresOfAnEarlierVersionStandBesideMissedTargets(t *testing.T) {
 			t.Errorf("targets:\n%s\nwant the row %q", out.String(), want)
 		}
 	}
+	if got := b.targets[0].growth; got != 1800.0/1700 {
+		t.Errorf("growth of the CPU of a call = %v, want %v", got, 1800.0/1700)
+	}
 }
 
 func TestReportWithoutTargetsHasNoTable(t *testing.T) {
@@ -82,13 +85,13 @@ func TestOnlyDifferencesBeyondTheMarginAreRegressions(t *testing.T) {
 		{target{got: 126, most: 125, margin: exact}, true},
 		{target{got: 125, most: 125, margin: exact}, false},
 		{target{got: 900, most: 1, margin: unreliable}, false},
-		{target{got: 1.6, most: 1.2, before: 1.5, margin: noisy}, false},
-		{target{got: 1.6, most: 1.2, before: 1.4, margin: noisy}, true},
-		{target{got: 1.3, most: 1.2, before: 1.0, margin: noisy}, false},
-		{target{got: 126, most: 125, before: 126, margin: exact}, true},
-		{target{got: 1600, most: 1400, before: 1600, margin: steady}, true},
-		{target{got: 7, least: 10, before: 7.5, margin: noisy}, false},
-		{target{got: 7, least: 10, before: 9, margin: noisy}, true},
+		{target{got: 1.6, most: 1.2, before: 1.4, growth: 1.09, margin: noisy}, false},
+		{target{got: 1.6, most: 1.2, before: 1.5, growth: 1.11, margin: noisy}, true},
+		{target{got: 1.3, most: 1.2, before: 1.0, growth: 1.3, margin: noisy}, false},
+		{target{got: 126, most: 125, before: 126, growth: 1, margin: exact}, true},
+		{target{got: 1600, most: 1400, before: 1600, growth: 1, margin: steady}, true},
+		{target{got: 7, least: 10, before: 9, growth: 1.05, margin: noisy}, false},
+		{target{got: 7, least: 10, before: 7.5, growth: 1.2, margin: noisy}, true},
 		{target{got: 9, least: 10, margin: noisy}, false},
 		{target{got: 7, least: 10, margin: noisy}, true},
 	} {
