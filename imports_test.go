@@ -24,6 +24,8 @@ var importRules = []importRule{
 		nil, "tools for bytes and maps do not depend on JSON-RPC"},
 	{[]string{"jsonrpc"}, []string{"internal", "mcp", "mcphttp"}, []string{"internal/jsonscan"},
 		"JSON-RPC does not depend on MCP"},
+	{[]string{"replica"}, []string{"internal", "jsonrpc", "mcp", "mcphttp", "oauth", "ext", "host", "gateway"}, nil,
+		"a store of replicas does not depend on the protocol"},
 	{[]string{"mcp"}, []string{"mcphttp", "oauth", "ext", "host", "gateway"}, nil,
 		"a stdio server must not link HTTP or OAuth"},
 	{[]string{"mcphttp"}, []string{"oauth", "ext", "host", "gateway"}, nil, "a transport does not depend on authorization"},
