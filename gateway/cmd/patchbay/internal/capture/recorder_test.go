@@ -2,7 +2,6 @@ package capture_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/policy"
-	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -100,19 +98,5 @@ func TestHostExchangesNameTheirCause(t *testing.T) {
 	x, frames := find(t, ring, "hop:downstream text:ask")
 	if len(frames) < 4 || !strings.Contains(frames[0].Text, `"method":"tools/call","params":{"name":"srv__ask"`) {
 		t.Errorf("got %+v %+v, want question and answer", x, frames)
-	}
-}
-
-// BenchmarkSummary measures what a call costs a connection whose bodies are not kept.
-func BenchmarkSummary(b *testing.B) {
-	take := capture.New(nil).Frames("srv")
-	b.ReportAllocs()
-	params := json.RawMessage(`{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"add","arguments":{"a":1}}`)
-	result := json.RawMessage(`{"resultType":"complete","content":[{"type":"text","text":"2"}],"structuredContent":{"result":2}}`)
-	n := int64(0)
-	for b.Loop() {
-		n++
-		take(mcp.Frame{Sent: true, Message: &jsonrpc.Message{ID: jsonrpc.IntID(n), Method: "tools/call", Params: params}})
-		take(mcp.Frame{Message: &jsonrpc.Message{ID: jsonrpc.IntID(n), Result: result}})
 	}
 }
