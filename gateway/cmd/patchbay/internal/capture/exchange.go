@@ -131,9 +131,8 @@ const (
 	frameCost = 128
 	// maxText bounds a text of a summary, in bytes.
 	maxText = 128
-	// firstFrames is the initial capacity for the frames of an exchange: a request and a response,
-	// each with a header.
-	firstFrames = 4
+	// firstFrames is the initial capacity for the frames of an exchange: a request and a response.
+	firstFrames = 2
 	// maxBuffer is the size of the largest reused buffer, in bytes. Most messages are smaller.
 	maxBuffer = 64 << 10
 	// cutMark ends a text that is cut.

@@ -64,7 +64,10 @@ func TestRequestsToURLsNameTheirCause(t *testing.T) {
 	if _, err := c.CallTool(t.Context(), "srv__add", map[string]any{"a": 1}); err != nil {
 		t.Fatal(err)
 	}
-	call, _ := find(t, ring, "hop:upstream method:tools/call")
+	call, messages := find(t, ring, "hop:upstream method:tools/call")
+	if slices.ContainsFunc(messages, func(f capture.Frame) bool { return f.Kind == capture.Header }) {
+		t.Errorf("the call repeats the headers of its HTTP request: %+v", messages)
+	}
 	var of []capture.Exchange
 	for _, x := range ring.Find(nil, 0, 1000) {
 		if x.Hop == capture.HTTP && x.Cause == call.ID {

@@ -162,7 +162,7 @@ func (c *connection) frame(f mcp.Frame) {
 	m := f.Message
 	id := c.exchangeOf(f.Sent, m)
 	if c.ring.Keeps() {
-		if f.Method != "" {
+		if f.Method != "" && !c.observed.Load() { // otherwise the exchange of the HTTP request contains the header
 			c.header(id, &f)
 		}
 		secret := c.secrets(f.Sent, m)
