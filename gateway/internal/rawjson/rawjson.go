@@ -170,7 +170,9 @@ func closingQuote(text []byte, at int) int {
 		if n < 0 {
 			return len(text)
 		}
-		at += n + 1
+		if at += n + 1; text[at-1] != '\\' {
+			return at
+		}
 		if escapes := len(text[start:at]) - len(bytes.TrimRight(text[start:at], `\`)); escapes%2 == 0 {
 			return at
 		}

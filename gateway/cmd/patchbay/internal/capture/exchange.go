@@ -6,6 +6,7 @@
 package capture
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"time"
@@ -157,12 +158,18 @@ func statusOf(method string, result []byte, err *mcp.Error) string {
 		return "error " + strconv.Itoa(err.Code)
 	case mcp.RawResult(result).ResultType() == driver.ResultInputRequired:
 		return StatusQuestion
-	case method == driver.MethodToolsCall:
+	case method == driver.MethodToolsCall && mayContain(result, `"isError"`):
 		if raw, _ := rawjson.Get(result, "isError"); string(raw) == "true" {
 			return StatusToolError
 		}
 	}
 	return StatusOK
+}
+
+// mayContain reports whether a JSON text may contain a quoted name, perhaps with escapes. It is faster
+// than a search for the member, which most texts lack.
+func mayContain(text []byte, quoted string) bool {
+	return bytes.Contains(text, []byte(quoted)) || bytes.Contains(text, []byte(`\u`))
 }
 
 func httpStatus(code int) string { return "http " + strconv.Itoa(code) }

@@ -395,7 +395,7 @@ func stringMember(object []byte, name string) string {
 
 // traceOf returns the trace id in the trace context of a `_meta`.
 func traceOf(meta []byte) string {
-	if !bytes.Contains(meta, []byte(`"traceparent"`)) {
+	if !mayContain(meta, `"traceparent"`) {
 		return ""
 	}
 	_, rest, _ := strings.Cut(stringMember(meta, "traceparent"), "-")
