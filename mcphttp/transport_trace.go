@@ -34,11 +34,16 @@ var publicHeaders = []string{
 }
 
 func publicHeader(header http.Header) http.Header {
-	public := maps.Clone(header)
-	for name := range public {
-		if !slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
-			public[name] = []string{"[hidden]"}
+	isCopy := false // made only to hide a value
+	public := header
+	for name := range header {
+		if slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
+			continue
 		}
+		if !isCopy {
+			public, isCopy = maps.Clone(header), true
+		}
+		public[name] = []string{"[hidden]"}
 	}
 	return public
 }
