@@ -126,6 +126,7 @@ var allowedOutside = map[string][]string{
 	"oauth/authserver": {"github.com/go-jose/go-jose/v4", "github.com/coreos/go-oidc/v3",
 		"golang.org/x/oauth2"},
 	"stores/bolt":                           {"go.etcd.io/bbolt"},
+	"stores/postgres":                       {"github.com/jackc/pgx/v5"},
 	"stores/redis":                          {"github.com/redis/rueidis"},
 	"gateway/celpolicy":                     {"cel.dev/cel-go"},
 	"otelmcp":                               {"go.opentelemetry.io/otel"},

@@ -20,8 +20,8 @@ var ErrConflict = errors.New("state: another program changed the entry")
 // Several hosts and processes may share a Store. Its methods are safe for concurrent use. A change that
 // CompareAndSet confirmed must survive the end of the process.
 //
-// Package stores/bolt contains a Store in a file. Package stores/redis contains a Store that
-// processes on several machines can share. Package storetest tests implementations.
+// Package stores/bolt contains a Store in a file. Packages stores/postgres and stores/redis contain
+// Stores that processes on several machines can share. Package storetest tests implementations.
 type Store interface {
 	// Get returns a copy of an entry. For an entry that does not exist it returns version 0 and a nil
 	// value.

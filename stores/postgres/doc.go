@@ -1,0 +1,32 @@
+// Package postgres contains stores in PostgreSQL for state that must be durable and that several
+// processes share: the state of hosts, which includes the keys of a gateway, and logins.
+//
+//	store, err := postgres.Open(ctx, url, nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	opts := &host.Options{State: store.HostState()}
+//
+// The URL takes the form that libpq defines, and may name several servers:
+//
+//   - postgres://user:password@host:5432/database?sslmode=verify-full
+//   - postgres://host1,host2/database?target_session_attrs=read-write
+//
+// Settings that the URL does not contain come from the variables of libpq, such as PGPASSWORD.
+// Without sslmode=verify-full, the connection may be neither encrypted nor authenticated.
+//
+// # Tables
+//
+// [Open] creates and upgrades the tables in [Options.Schema]. The user needs the right to create a
+// schema in the database, or tables in an existing schema. Each process deletes expired rows, once
+// a minute and in small batches. Entries of the state of hosts do not expire, and their number is
+// limited. The size of keys and values is limited. The package does not encrypt values.
+//
+// # Failures
+//
+// Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data. The time includes
+// the wait for one of [Options.Connections]. If the server does not answer in time or refuses the
+// operation for now, the error is [ErrUnavailable]. Errors contain the address of the server and
+// never the password.
+package postgres

@@ -1,0 +1,41 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/stores/postgres"
+)
+
+// TestDocOpen runs the code of the package comment.
+func TestDocOpen(t *testing.T) {
+	ctx, url := t.Context(), need(t).url()
+	err := func() error {
+		store, err := postgres.Open(ctx, url, nil)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		opts := &host.Options{State: store.HostState()}
+		return use(t, opts.State)
+	}()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func ExampleOpen() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, os.Getenv("STORE_URL"), &postgres.Options{Schema: "press"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	for entry, err := range store.HostState().List(ctx, "pin") {
+		fmt.Println(entry.Key, err)
+	}
+}

@@ -1,0 +1,136 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+)
+
+const (
+	// loginLease is how long a lock lasts after its process ended. A running process renews
+	// the lock every renewEvery.
+	loginLease, renewEvery = 15 * time.Second, 3 * time.Second
+	// minLoginPoll and maxLoginPoll limit the time between attempts to lock a key.
+	minLoginPoll, maxLoginPoll = 5 * time.Millisecond, 50 * time.Millisecond
+	// loginAge is how long the store keeps a login that nobody renews.
+	loginAge = 365 * 24 * time.Hour
+	// maxLogin limits a value, in bytes.
+	maxLogin = 1 << 20
+)
+
+// ErrLockLost means that an update lost its lock, because the process could not renew the lock in
+// time, and another process locked the key. The update changed nothing.
+var ErrLockLost = errors.New("postgres: the lock of the update was lost")
+
+type loginStore struct {
+	*Store
+	principal string
+}
+
+// Logins returns a store for the logins of a principal. Values contain tokens without encryption.
+// An update holds a lock, which expires 15 seconds after the process ends, and no connection. The
+// store deletes a login that nobody renews for a year.
+func (s *Store) Logins(principal string) oauthclient.Store { return loginStore{s, principal} }
+
+// key returns a key without the names of principals and servers.
+func (s loginStore) key(key string) []byte { return digest(s.principal, key) }
+
+func (s loginStore) Load(ctx context.Context, key string) (value []byte, err error) {
+	_, err = s.query(ctx, "load login", maxLogin, func(row pgx.Rows) error { return row.Scan(&value) },
+		"SELECT value FROM {schema}.logins WHERE key = $1 AND expires > now()", s.key(key))
+	return value, err
+}
+
+// Update locks the key while change runs.
+func (s loginStore) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	id, holder := s.key(key), rand.Text()
+	old, err := s.lock(ctx, id, holder)
+	if err != nil {
+		return err
+	}
+	stop := s.keepLock(ctx, id, holder)
+	defer stop() // if change panics
+	value, err := change(old)
+	stop()
+	if err == nil && len(value) > maxLogin {
+		err = fmt.Errorf("postgres: invalid login of %d bytes: must have at most %d", len(value), maxLogin)
+	}
+	if err != nil {
+		return errors.Join(err, s.unlock(ctx, id, holder))
+	}
+	// A change that was made, such as a renewed token, must be stored although the caller left or
+	// the server fails for a moment. A repeated statement writes the same value.
+	for limit := time.Now().Add(loginLease); ; {
+		n, err := s.query(context.WithoutCancel(ctx), "update login", len(value), nil,
+			`UPDATE {schema}.logins SET value = $3, locked = '-infinity',
+				expires = CASE WHEN $3::bytea IS NULL THEN now() ELSE now() + $4 END
+			WHERE key = $1 AND holder = $2`, id, holder, value, loginAge)
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: %s", ErrLockLost, s.server)
+		}
+		if !errors.Is(err, ErrUnavailable) || time.Now().After(limit) {
+			return err
+		}
+		<-time.After(maxLoginPoll)
+	}
+}
+
+// lock waits until holder locks the key, and returns the value. A row that lock adds expires at
+// once, so the sweeper deletes the row if the update does not end.
+func (s loginStore) lock(ctx context.Context, key []byte, holder string) (value []byte, err error) {
+	for {
+		n, err := s.query(ctx, "lock login", maxLogin, func(row pgx.Rows) error { return row.Scan(&value) },
+			`INSERT INTO {schema}.logins AS l (key, holder, locked, expires) VALUES ($1, $2, now() + $3, now())
+			ON CONFLICT (key) DO UPDATE SET holder = $2, locked = EXCLUDED.locked,
+				value = CASE WHEN l.expires > now() THEN l.value END
+			WHERE l.locked <= now() RETURNING value`, key, holder, loginLease)
+		if context.Cause(ctx) != nil { // the server may have set the lock
+			_ = s.unlock(ctx, key, holder)
+		}
+		if err != nil || n > 0 {
+			return value, err
+		}
+		select {
+		case <-time.After(minLoginPoll + mathrand.N(maxLoginPoll-minLoginPoll)):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (s loginStore) unlock(ctx context.Context, key []byte, holder string) error {
+	_, err := s.query(context.WithoutCancel(ctx), "unlock login", 0, nil,
+		"UPDATE {schema}.logins SET locked = '-infinity' WHERE key = $1 AND holder = $2", key, holder)
+	return err
+}
+
+// keepLock renews a lock until stop is called. keepLock repeats failed attempts; the end of the
+// update checks whether the lock was lost.
+func (s loginStore) keepLock(ctx context.Context, key []byte, holder string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-time.After(renewEvery):
+				_, _ = s.query(ctx, "renew lock", 0, nil,
+					`UPDATE {schema}.logins SET locked = now() + $3
+					WHERE key = $1 AND holder = $2 AND locked > now()`, key, holder, loginLease)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// DefaultTimeout is the default of [Options.Timeout]. A commit waits for the disk of the server,
+	// which a checkpoint can delay by a second.
+	DefaultTimeout = 3 * time.Second
+	// DefaultConnections is the default of [Options.Connections]. A server accepts 100 connections
+	// by default, which are enough for twelve processes.
+	DefaultConnections = 8
+	// DefaultSchema is the default of [Options.Schema].
+	DefaultSchema = "patchbay"
+	// minRate is the rate at which a connection must transfer data, in bytes per second.
+	minRate = 16 << 20
+	// maxDial limits the time to connect to each address of the server.
+	maxDial = 5 * time.Second
+	// maxOpen limits the time of [Open], which may wait for another process that migrates.
+	maxOpen = time.Minute
+	// maxSchema is the longest name of a schema that the server does not truncate, in bytes.
+	maxSchema = 63
+)
+
+// Errors of a [Store]. Test for them with [errors.Is].
+var (
+	// ErrUnavailable means that the server did not answer in time, or refuses operations for now. A
+	// change may have been made.
+	ErrUnavailable = errors.New("postgres: server unavailable")
+	// ErrFull means that the disk of the server or a limit of the store is exhausted.
+	ErrFull = errors.New("postgres: store full")
+	// ErrClosed means that the store was closed.
+	ErrClosed = errors.New("postgres: store closed")
+	// ErrNewer means that a newer version of the program changed the tables.
+	ErrNewer = errors.New("postgres: tables of a newer version")
+)
+
+// Options are the options of [Open]. The zero value selects the defaults.
+type Options struct {
+	// Schema contains all tables. [Open] creates the schema. Processes that share a store must use
+	// the same schema. A name contains at most 63 bytes. Default: [DefaultSchema].
+	Schema string
+	// Timeout limits each operation. Default: [DefaultTimeout].
+	Timeout time.Duration
+	// Connections limits the connections of the store. Further operations wait for a connection.
+	// Default: the parameter pool_max_conns of the URL, otherwise [DefaultConnections].
+	Connections int
+}
+
+// A Store is a pool of connections to a server. The methods of a Store return stores that use the
+// pool. A Store is safe for concurrent use.
+type Store struct {
+	pool   *pgxpool.Pool
+	server string // the addresses, for errors
+	opts   Options
+	tables *strings.Replacer // qualifies the names of tables
+	closed atomic.Bool
+	stop   context.CancelFunc // of the sweeper
+	swept  sync.WaitGroup
+}
+
+// Open connects to the server of a URL, and creates or upgrades the tables. Any number of processes
+// may call Open at once. opts may be nil. The error is [ErrUnavailable] if the server does not
+// answer, and [ErrNewer] if the tables belong to a newer version of the program. Opening takes at
+// most a minute, and ends with ctx.
+func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
+	s := &Store{}
+	if opts != nil {
+		s.opts = *opts
+	}
+	s.opts.Schema = cmp.Or(s.opts.Schema, DefaultSchema)
+	s.opts.Timeout = cmp.Or(s.opts.Timeout, DefaultTimeout)
+	switch name := s.opts.Schema; {
+	case len(name) > maxSchema || !utf8.ValidString(name) || strings.Contains(name, "\x00"):
+		return nil, fmt.Errorf("postgres: invalid schema %.200q: must have at most %d bytes of UTF-8", name, maxSchema)
+	case s.opts.Timeout < time.Millisecond:
+		return nil, fmt.Errorf("postgres: invalid timeout %v: must be at least a millisecond", s.opts.Timeout)
+	case s.opts.Connections < 0 || s.opts.Connections > 1<<16:
+		return nil, fmt.Errorf("postgres: invalid connections %d: must be from 1 to %d", s.opts.Connections, 1<<16)
+	}
+	s.tables = strings.NewReplacer("{schema}", pgx.Identifier{s.opts.Schema}.Sanitize())
+	if err := s.connect(url); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, maxOpen)
+	defer cancel()
+	if err := s.migrate(bounded); err != nil {
+		s.pool.Close()
+		if context.Cause(ctx) != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	sweeping, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.swept.Go(func() { s.sweepUntil(sweeping) })
+	return s, nil
+}
+
+// connect creates the pool. Its first operation connects.
+func (s *Store) connect(url string) error {
+	var config *pgxpool.Config
+	err := errors.New("no URL") // not keywords and values, nor only variables of the environment
+	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
+		config, err = pgxpool.ParseConfig(url)
+	}
+	if err != nil { // the error may contain the password
+		return errors.New("postgres: invalid URL: must have the form postgres://user:password@host:port/database")
+	}
+	if s.opts.Connections != 0 || !strings.Contains(url, "pool_max_conns=") {
+		config.MaxConns = int32(cmp.Or(s.opts.Connections, DefaultConnections))
+		config.MinConns = min(config.MinConns, config.MaxConns)
+	}
+	conn := config.ConnConfig
+	if !strings.Contains(url, "connect_timeout=") {
+		conn.ConnectTimeout = maxDial
+	}
+	addresses := []string{net.JoinHostPort(conn.Host, strconv.Itoa(int(conn.Port)))}
+	for _, other := range conn.Fallbacks {
+		address := net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port)))
+		if address != addresses[len(addresses)-1] { // again without TLS
+			addresses = append(addresses, address)
+		}
+	}
+	s.server = strings.Join(addresses, ",")
+	s.pool, err = pgxpool.NewWithConfig(context.Background(), config)
+	return err
+}
+
+// Close closes the connections, after the operations that run. After Close, all stores return
+// [ErrClosed].
+func (s *Store) Close() {
+	if s.closed.CompareAndSwap(false, true) {
+		s.stop()
+		s.swept.Wait()
+		s.pool.Close()
+	}
+}
+
+// query runs a statement that transfers size bytes, and calls each, which may be nil, with every
+// row. It returns the number of rows. The time limit applies to each row, because a list may contain
+// any number of rows.
+func (s *Store) query(ctx context.Context, op string, size int, each func(pgx.Rows) error, statement string,
+	args ...any) (int, error) {
+	if err := context.Cause(ctx); err != nil {
+		return 0, err
+	}
+	if s.closed.Load() {
+		return 0, ErrClosed
+	}
+	limit := s.opts.Timeout + time.Duration(size)*time.Second/minRate
+	bounded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(limit, cancel)
+	defer timer.Stop()
+	rows, err := s.pool.Query(bounded, s.tables.Replace(statement), args...)
+	if err == nil {
+		for err == nil && rows.Next() {
+			timer.Reset(limit)
+			if each != nil {
+				err = each(rows)
+			}
+		}
+		rows.Close()
+		err = cmp.Or(err, rows.Err())
+	}
+	switch {
+	case err == nil:
+		return int(rows.CommandTag().RowsAffected()), nil
+	case context.Cause(ctx) != nil:
+		return 0, context.Cause(ctx)
+	case bounded.Err() != nil:
+		return 0, fmt.Errorf("%w: %s: %s: not done within %v", ErrUnavailable, s.server, op, limit)
+	}
+	return 0, s.failure(op, err)
+}
+
+// unavailable contains the codes and classes of errors with which a server temporarily refuses an
+// operation: connections, memory and locks, shutdown, a server that only reads, and conflicts of
+// transactions.
+var unavailable = map[string]bool{"08": true, "53": true, "55P03": true, "57": true, "25006": true, "40": true}
+
+func (s *Store) failure(op string, err error) error {
+	kind := ErrUnavailable
+	reply, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case s.closed.Load():
+		kind = ErrClosed
+	case !ok || strings.HasPrefix(reply.Code, "57P"): // the connection broke, and others as well
+		s.pool.Reset()
+	case reply.Code == "53100":
+		kind = ErrFull
+	case !unavailable[reply.Code] && !unavailable[reply.Code[:min(2, len(reply.Code))]]:
+		return fmt.Errorf("postgres: %s: %s: %w", s.server, op, err)
+	}
+	return fmt.Errorf("%w: %s: %s: %w", kind, s.server, op, err)
+}
+
+// digest returns a short key for texts that may be long, secret or binary.
+func digest(parts ...string) []byte {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return h.Sum(nil)
+}
