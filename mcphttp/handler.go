@@ -255,12 +255,15 @@ func (h *Handler) serveDelete(w http.ResponseWriter, r *http.Request, head *head
 		h.refuseMethod(w, o.allowedMethods())
 		return
 	}
-	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
+	s, no := h.find(r, head, mcp.PrincipalFrom(r.Context()))
+	if no == nil {
+		defer h.sessions.release(s)
+		no = h.sessions.removeRecord(s)
+	}
 	if no != nil {
 		h.refuse(w, jsonrpc.ID{}, no)
 		return
 	}
-	defer h.sessions.release(s)
 	h.sessions.end(s, mcp.ErrClosed)
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -273,7 +276,8 @@ const cancelGrace = 2 * time.Second
 // subscriptions with their result, lets calls finish, and then closes sessions and their streams.
 // Shortly before the deadline of ctx it cancels the remaining calls with the cause
 // [mcp.ErrShutdown]. It returns nil when all requests ended and the events of sessions are
-// deleted, or the error of ctx; the deletion may take 10 seconds. Call it before the Shutdown of
+// deleted, or the error of ctx; the deletion may take 10 seconds. Sessions of a
+// [SessionOptions.Store] continue at other processes. Call it before the Shutdown of
 // the http.Server, which waits for streams but does not end them.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.life.advance(draining)

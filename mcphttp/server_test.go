@@ -120,7 +120,13 @@ func start(t *testing.T, core mcp.Handler, opts *mcphttp.Options, addr ...net.Ad
 	if len(addr) > 0 {
 		f.listener.addr = addr[0]
 	}
-	server := &http.Server{Handler: asPrincipal(f.handler), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	f.serve(f.handler, f.handler)
+	return f
+}
+
+// serve serves h until the test ends, and then shuts the handlers down.
+func (f *fixture) serve(h http.Handler, handlers ...*mcphttp.Handler) {
+	server := &http.Server{Handler: asPrincipal(h), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -130,15 +136,16 @@ func start(t *testing.T, core mcp.Handler, opts *mcphttp.Options, addr ...net.Ad
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return f.listener.dial() },
 	}
 	f.client = &http.Client{Transport: transport}
-	t.Cleanup(func() {
+	f.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = f.handler.Shutdown(ctx)
+		for _, handler := range handlers {
+			_ = handler.Shutdown(ctx)
+		}
 		_ = server.Close()
 		transport.CloseIdleConnections()
 		<-done
 	})
-	return f
 }
 
 // asPrincipal is an authentication middleware that takes the Authorization header as the subject.

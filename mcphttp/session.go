@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/replica"
 )
 
 // SessionOptions configures the sessions that clients of revisions before 2026-07-28 open with
@@ -61,6 +62,15 @@ type SessionOptions struct {
 	Begin func(ctx context.Context, id string)
 	End   func(id string, cause error)
 
+	// Store shares the sessions with other processes that serve an equal server, so that each of them
+	// can serve each request and Shutdown ends no session. It stores digests of ids and principals,
+	// and what the client declared and subscribed to. A request fails with status 503 if the store
+	// fails and this process does not know the session. Max and MaxPerPrincipal apply to the sessions
+	// of each process, and Begin and End to each process: Begin is also called when this process first
+	// serves a session of the store, and End when it ends, was idle here, or this process shuts down.
+	// HTTP+SSE stays with the process of its stream. The operations of the store must bound their time.
+	// Default: sessions belong to this process.
+	Store replica.SessionStore
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
 	// of each principal.
@@ -101,6 +111,8 @@ type session struct {
 	prev    *session      // in the list
 	next    *session
 
+	shared *sharedState // nil without a SessionOptions.Store, and for HTTP+SSE
+
 	observed func(cause error) // reports the end; set before hasBegun, nil without an observer
 
 	hashed atomic.Pointer[string] // see hash; nil before it is needed
@@ -112,6 +124,7 @@ type session struct {
 	streams    map[string]*sessionStream // of unfinished calls, by name; initially nil
 	standalone *standalone               // the GET stream; initially nil
 	ended      bool
+	dropped    bool // by this process only; set before ended
 	// initializing cancels the initialize request in progress; may be nil.
 	initializing context.CancelCauseFunc
 }
@@ -133,14 +146,14 @@ func (s *session) close(cause error) (hadBegun bool) {
 		s.initializing(cause)
 	}
 	for _, stream := range s.streams {
-		stream.sessionEnded.Store(true)
+		stream.sessionEnded.Store(!s.dropped)
 	}
 	s.mu.Unlock()
 	if conv != nil {
 		conv.Close(cause)
 	}
 	if alone != nil {
-		alone.stream.sessionEnded.Store(true)
+		alone.stream.sessionEnded.Store(!s.dropped)
 		alone.queue.close()
 	}
 	if s.queue != nil {
@@ -173,24 +186,31 @@ func (h *Handler) keepAlive(s *session, q *messageQueue) (stop func()) {
 // conversation returns the translator of the session; nil until an HTTP+SSE session is initialized.
 func (s *session) conversation() *legacy.Session { return s.conv.Load() }
 
-// digest returns a hash that identifies a principal to an event store. That of anonymous callers is
-// empty.
-func digest(principal string) string {
-	if principal == "" {
+// digest returns a hash that identifies a principal or a session to a store. That of anonymous
+// callers is empty.
+func digest(secret string) string {
+	if secret == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(principal))
+	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
 // find returns the session of a Streamable HTTP request, which the caller releases. The session
 // must belong to the principal. Spec: basic/transports#session-management
-func (h *Handler) find(head *head, principal *mcp.Principal) (*session, *refusal) {
+func (h *Handler) find(r *http.Request, head *head, principal *mcp.Principal) (*session, *refusal) {
 	if !head.id.sent {
 		return nil, refuse(http.StatusBadRequest, "header "+headerSession+" is missing: send initialize first")
 	}
 	s := h.sessions.acquire(head.id.value, principal.Key())
 	if s == nil {
+		var no *refusal
+		if s, no = h.load(r, head.id.value, principal); no != nil {
+			return nil, no
+		}
+	}
+	if !h.sessions.refresh(s) {
+		h.sessions.release(s)
 		return nil, errNoSession
 	}
 	no := errNoSession // for an HTTP+SSE session

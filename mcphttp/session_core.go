@@ -92,6 +92,7 @@ type sessionContext struct {
 	post      *sessionPost // for CloseStream; nil if the message is not a request of a POST
 	// challenged is the challenge of an error response; may be nil.
 	challenged atomic.Pointer[challenge]
+	unsaved    atomic.Bool // the message changed the session, and its store failed
 }
 
 type sessionContextKey struct{}

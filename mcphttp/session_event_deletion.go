@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/replica"
 )
 
 // Limits of the calls of [EventStore.EndSession].
@@ -23,6 +25,7 @@ const (
 // of its own: the end of a session must not wait for the store.
 type sessionEventLog struct {
 	EventStore
+	records replica.SessionStore // deleted with the events; may be nil
 	log     limitedLog
 	pending waitCounter // deletions
 	ctx     context.Context
@@ -82,7 +85,10 @@ func (l *sessionEventLog) deleteNow(key sessionKey) (err error) {
 	}()
 	ctx, cancel := context.WithTimeout(l.ctx, endSessionTimeout)
 	defer cancel()
-	return l.EndSession(ctx, key.session, key.principal)
+	if l.records != nil {
+		err = l.records.Delete(ctx, digest(key.session))
+	}
+	return errors.Join(err, l.EndSession(ctx, key.session, key.principal))
 }
 
 func (l *sessionEventLog) fail(err error) {

@@ -21,7 +21,7 @@ type standalone struct {
 // serveSessionGet serves a GET of a session: its standalone stream, or the resumption of a stream
 // whose connection broke.
 func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *head) *refusal {
-	s, no := h.find(head, mcp.PrincipalFrom(r.Context()))
+	s, no := h.find(r, head, mcp.PrincipalFrom(r.Context()))
 	if no != nil {
 		return no
 	}

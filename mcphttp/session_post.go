@@ -46,7 +46,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 		return errShutdown
 	}
 	s, no := h.sessions.open(head.body.caller, nil)
-	if no != nil && h.endNamed(head) { // the named session may occupy the last place of its principal
+	if no != nil && h.endNamed(r, head) { // the named session may occupy the last place of its principal
 		s, no = h.sessions.open(head.body.caller, nil)
 	}
 	if no != nil {
@@ -54,7 +54,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, head *
 	}
 	defer h.sessions.release(s)
 	h.writeInitialize(w, r, s, msg, func() {
-		h.endNamed(head)
+		h.endNamed(r, head)
 		w.Header()[headerSession] = []string{s.id}
 	})
 	return nil
@@ -71,6 +71,10 @@ func (h *Handler) writeInitialize(
 	status := http.StatusOK
 	if answer.Error != nil {
 		h.sessions.end(s, mcp.ErrClosed)
+		if answer.Error == errStore.err {
+			h.refuse(w, msg.ID, errStore)
+			return
+		}
 		if c := ctx.challenged.Load(); c != nil {
 			h.writeChallenge(w, c, body)
 			return
@@ -89,11 +93,11 @@ func (h *Handler) writeInitialize(
 
 // endNamed ends the session that a request names and reports whether its caller opened that
 // session.
-func (h *Handler) endNamed(head *head) bool {
+func (h *Handler) endNamed(r *http.Request, head *head) bool {
 	if !head.id.sent {
 		return false
 	}
-	s, no := h.find(head, head.principal)
+	s, no := h.find(r, head, head.principal)
 	if no != nil {
 		return false
 	}
@@ -119,7 +123,11 @@ func (t *sessions) initialize(ctx *sessionContext, s *session, msg *jsonrpc.Mess
 	ctx.Context = timeout
 	answer := conv.InitializeResponse(ctx, msg.ID)
 	if answer.Error == nil {
-		t.begun(ctx, s)
+		if no := t.create(s, conv); no != nil {
+			answer = &jsonrpc.Message{ID: msg.ID, Error: no.err}
+		} else {
+			t.begun(ctx, s)
+		}
 	}
 	s.mu.Lock()
 	s.initializing = nil
@@ -188,7 +196,7 @@ var errSessionEnded = mcp.Errorf(mcp.CodeInvalidRequest, "the session has ended"
 func (h *Handler) serveSessionMessage(
 	w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message,
 ) *refusal {
-	s, no := h.find(head, head.principal)
+	s, no := h.find(r, head, head.principal)
 	if no != nil {
 		return no
 	}
@@ -206,8 +214,7 @@ func (h *Handler) serveMessage(
 	case no != nil:
 		return no
 	case !needed:
-		accept(w, r, s, msg)
-		return nil
+		return accept(w, r, s, msg)
 	case !h.life.isOpen():
 		return errShutdown
 	}
@@ -303,10 +310,14 @@ func (p *sessionPost) serveBatch(conv *legacy.Session, msg *jsonrpc.Message) {
 }
 
 // accept handles a message without a response.
-func accept(w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message) {
-	kept := *msg
-	s.conversation().Handle(s.newContext(r), &kept, func(context.Context, *jsonrpc.Message) error { return nil })
+func accept(w http.ResponseWriter, r *http.Request, s *session, msg *jsonrpc.Message) *refusal {
+	kept, ctx := *msg, s.newContext(r)
+	s.conversation().Handle(ctx, &kept, func(context.Context, *jsonrpc.Message) error { return nil })
+	if ctx.unsaved.Load() {
+		return errStore
+	}
 	w.WriteHeader(http.StatusAccepted)
+	return nil
 }
 
 // needsResponse reports whether a message requires a response, or returns a refusal if the revision

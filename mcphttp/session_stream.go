@@ -65,7 +65,7 @@ func (s *session) newStream(kind byte, rev wire.Revision, store *sessionEventLog
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stream.sessionEnded.Store(s.ended)
+	stream.sessionEnded.Store(s.ended && !s.dropped)
 	if kind == callStream {
 		if s.streams == nil {
 			s.streams = make(map[string]*sessionStream)

@@ -25,6 +25,7 @@ type sessions struct {
 	observer driver.SessionObserver
 	begin    time.Time                     // times are stored as durations since then
 	change   atomic.Pointer[encodedChange] // the last one
+	shared   sharedSessions
 
 	mu      sync.Mutex // guards the fields below
 	byID    map[string]*session
@@ -61,6 +62,9 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 	}
 	if !opts.Sessions.Stateless {
 		t.observer, _ = server.Observer().(driver.SessionObserver)
+		if opts.Sessions.Store != nil {
+			t.share(&opts.Sessions, &t.shared)
+		}
 	}
 	return t
 }
@@ -91,28 +95,55 @@ func reserveIn(q *quota) func(ctx context.Context, n int) bool {
 // HTTP+SSE session, and nil for any other session. If the table is full, open ends the anonymous
 // session that was idle for the longest time.
 func (t *sessions) open(c caller, queue *messageQueue) (*session, *refusal) {
+	if no := t.admit(c); no != nil {
+		return nil, no
+	}
+	s := t.newSession(rand.Text(), c, queue)
+	if no := t.add(s); no != nil {
+		t.quota.release(c, 1)
+		return nil, no
+	}
+	return s, nil
+}
+
+// admit takes a place in the quota for a session.
+func (t *sessions) admit(c caller) *refusal {
 	for {
 		no := t.quota.acquire(c, 1)
-		if no == nil {
-			break
-		}
-		if no.status != http.StatusServiceUnavailable || !t.evict() {
-			return nil, no
+		if no == nil || no.status != http.StatusServiceUnavailable || !t.evict() {
+			return no
 		}
 	}
-	s := &session{id: rand.Text(), caller: c, queue: queue, users: 1}
+}
+
+// newSession returns a session that is not in the table yet.
+func (t *sessions) newSession(id string, c caller, queue *messageQueue) *session {
+	s := &session{id: id, caller: c, queue: queue, users: 1}
 	s.digest = digest(s.principal())
+	if t.shared.SessionStore != nil && queue == nil {
+		s.shared = &sharedState{key: digest(id)}
+	}
+	return s
+}
+
+// add adds a session to the table.
+func (t *sessions) add(s *session) *refusal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		t.quota.release(c, 1)
-		return nil, errShutdown
+		return errShutdown
 	}
 	t.byID[s.id] = s
 	if t.sweeper == nil {
 		t.sweeper = time.AfterFunc(t.sweepInterval(), t.sweep)
 	}
-	return s, nil
+	return nil
+}
+
+func (t *sessions) isKnown(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byID[id] != nil
 }
 
 // acquire returns the session with an id, which the caller releases. It returns nil if the session
@@ -177,10 +208,14 @@ func (t *sessions) evict() bool {
 		t.remove(s)
 	}
 	t.mu.Unlock()
-	if s == nil {
+	switch {
+	case s == nil:
 		return false
+	case s.shared != nil && s.shared.restored: // its client may use it at other processes
+		t.drop(s, errSessionEvicted)
+	default: // so that all anonymous clients together cannot fill the store
+		t.finish(s, errSessionEvicted)
 	}
-	t.finish(s, errSessionEvicted)
 	return true
 }
 
@@ -193,24 +228,47 @@ func (t *sessions) isOverloaded(s *session) bool {
 }
 
 func (t *sessions) end(s *session, cause error) {
-	t.mu.Lock()
-	known := t.byID[s.id] == s
-	if known {
-		t.remove(s)
-	}
-	t.mu.Unlock()
-	if known {
+	if t.take(s) {
 		t.finish(s, cause)
 	}
 }
 
-// finish closes a session that was removed from the table.
+// take removes a session from the table, and reports whether it was there.
+func (t *sessions) take(s *session) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.byID[s.id] == s
+	if known {
+		t.remove(s)
+	}
+	return known
+}
+
+// finish ends a session that was removed from the table.
 func (t *sessions) finish(s *session, cause error) {
+	t.leave(s, cause)
+	t.events.delete(sessionKey{s.id, s.digest})
+}
+
+// leave closes a session that was removed from the table.
+func (t *sessions) leave(s *session, cause error) {
 	t.quota.release(s.caller, 1)
+	if s.shared != nil {
+		t.shared.remove(s)
+	}
 	if s.close(cause) {
 		t.over(s, cause)
 	}
-	t.events.delete(sessionKey{s.id, s.digest})
+}
+
+// pass ends a session that was removed from the table. If other processes serve it too, only this
+// process forgets it.
+func (t *sessions) pass(s *session, cause error) {
+	if s.shared != nil {
+		t.drop(s, cause)
+	} else {
+		t.finish(s, cause)
+	}
 }
 
 func (t *sessions) endAll(cause error) {
@@ -220,7 +278,10 @@ func (t *sessions) endAll(cause error) {
 	t.unused, t.idle = sessionList{}, sessionList{}
 	t.mu.Unlock()
 	for _, s := range all {
-		t.finish(s, cause)
+		t.pass(s, cause)
+	}
+	if t.shared.SessionStore != nil {
+		t.shared.stop()
 	}
 }
 
@@ -233,8 +294,9 @@ func (t *sessions) sweepInterval() time.Duration {
 // sweep closes idle sessions. One timer serves all of them.
 func (t *sessions) sweep() {
 	for _, s := range t.removeIdle() {
-		t.finish(s, errSessionIdle)
+		t.pass(s, errSessionIdle)
 	}
+	t.keep()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byID) > 0 {

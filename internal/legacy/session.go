@@ -92,6 +92,11 @@ type Config struct {
 	// reports whether there is room; a negative n releases them. Default: each session is allowed
 	// all bytes.
 	Reserve func(ctx context.Context, n int) bool
+	// Changed is called when the record of a session has changed, with the context of the client's
+	// message, before its response; see [Session.Record]. An error fails a request. If Changed is set,
+	// the roots of a client are not cached, since another process may learn of their change. Default:
+	// not called.
+	Changed func(ctx context.Context) error
 	// Cancelled returns the cause of a context whose request the client cancelled. Default: an
 	// error with the reason.
 	Cancelled func(reason string) error
@@ -255,13 +260,17 @@ func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Wo
 		}
 	case wire.NotificationInitialized:
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.initialized {
+		again := s.initialized
+		s.initialized = true
+		s.mu.Unlock()
+		if again && s.cfg.Changed == nil {
 			return nil
 		}
-		s.initialized = true
 		return func(respond func(*jsonrpc.Message)) {
 			_ = s.refreshSubscription() // it logged the error
+			if s.cfg.Changed != nil {   // also for a repetition, since the first change may not be stored
+				_ = s.cfg.Changed(ctx) // which reports the error, since a notification has no response
+			}
 			respond(nil)
 		}
 	}

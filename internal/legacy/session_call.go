@@ -91,6 +91,11 @@ func (x *Exchange) respond(dst []byte) ([]byte, *jsonrpc.Error) {
 	default:
 		return x.relay(ctx, dst)
 	}
+	if err == nil && x.session.cfg.Changed != nil {
+		if failed := x.session.cfg.Changed(ctx); failed != nil {
+			err = x.session.failure(ctx, "session not stored", failed)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -237,10 +242,15 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.setEnvelopeLevel(level)
+	return emptyResult, nil
+}
+
+// setEnvelopeLevel sets the log level of later requests. The caller holds s.mu.
+func (s *Session) setEnvelopeLevel(level string) {
 	envelope := s.envelope.Value()
 	envelope.logLevel = level
 	s.envelope = unique.Make(envelope)
-	return emptyResult, nil
 }
 
 // failure returns the part of an error that the client may see, and logs the rest.

@@ -53,7 +53,7 @@ func Open(ctx context.Context, cfg *Config, req *jsonrpc.Message) (*Session, *js
 	})
 	s := newSession(ctx, cfg, rev)
 	s.envelope = envelope
-	s.roots.announces = declares(p.capabilities, "roots", "listChanged")
+	s.roots.announces = cfg.Changed == nil && declares(p.capabilities, "roots", "listChanged")
 	return s, nil
 }
 

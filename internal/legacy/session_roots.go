@@ -16,7 +16,7 @@ const maxCachedRoots = maxDeclared
 // sessionRoots caches the answer of a client to roots/list. Only a client that declared
 // roots.listChanged is cached: the answer of another client may change without a notification.
 type sessionRoots struct {
-	announces bool // the client declared roots.listChanged; not changed after Open
+	announces bool // the client declared roots.listChanged, and no other process is told; fixed
 	calling   bool // Config.RootsChanged is being called; guarded by mu
 
 	mu      sync.Mutex   // guards the fields below

@@ -1,0 +1,311 @@
+package mcphttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/replica"
+)
+
+const (
+	// maxConflicts is how often a change is repeated because other processes change the same session.
+	maxConflicts = 10
+	// sessionIDLen is the length of rand.Text. The store is not asked for other ids.
+	sessionIDLen = 26
+)
+
+// errStore asks the client to retry. Status 404 would end its session, which may well exist.
+var errStore = refuseBusy(http.StatusServiceUnavailable, "the store of sessions failed")
+
+var errSessionGone = fmt.Errorf("%w: session ended at another process", mcp.ErrClosed)
+
+// sharedSessions are the sessions of a handler in a [replica.SessionStore]. A session is in the table
+// of each process that served it lately; the store holds what these processes must agree about.
+type sharedSessions struct {
+	replica.SessionStore // nil if sessions are not shared
+	loads                singleflight.Group[sessionKey, *refusal]
+	log                  limitedLog
+	stop                 func() // ends the calls of changed
+
+	mu    sync.Mutex          // guards the field below
+	byKey map[string]*session // those of the table, and those that are being restored
+}
+
+// sharedState is what a process knows of the record of a session.
+type sharedState struct {
+	key      string       // the digest of the id
+	restored bool         // another process opened the session; not changed once the session is in the table
+	stale    atomic.Int64 // changes that may not have been read
+	kept     atomic.Int64 // when this process extended the life of the record, since the table was made
+
+	mu     sync.Mutex      // held during operations of the store; guards the field below
+	record replica.Session // the record that was read or written last
+}
+
+// share prepares the table for a store.
+func (t *sessions) share(o *SessionOptions, x *sharedSessions) {
+	x.SessionStore, t.events.records, x.byKey = o.Store, o.Store, map[string]*session{}
+	x.log = limitedLog{logger: t.opts.Logger, summary: "mcphttp: more failures between processes", what: "failures"}
+	t.config.Changed = func(ctx context.Context) error {
+		message := sessionContextFrom(ctx)
+		if message == nil || message.of.shared == nil || t.save(message.of) == nil {
+			return nil
+		}
+		message.unsaved.Store(true)
+		return errStore.err
+	}
+	x.stop = x.Watch(t.changed)
+}
+
+func (x *sharedSessions) failed(err error) *refusal {
+	x.log.error(context.Background(), "mcphttp: session store failed", err)
+	return errStore
+}
+
+func (x *sharedSessions) add(s *session) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.byKey[s.shared.key] = s
+}
+
+func (x *sharedSessions) remove(s *session) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.byKey[s.shared.key] == s {
+		delete(x.byKey, s.shared.key)
+	}
+}
+
+// create stores the record of a session that was initialized.
+func (t *sessions) create(s *session, conv *legacy.Session) *refusal {
+	p := s.shared
+	if p == nil {
+		return nil
+	}
+	t.shared.add(s)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.record = replica.Session{Version: 1, Principal: s.digest, Data: conv.Record()}
+	// The process that serves the first request extends the life in its next sweep.
+	life := min(2*t.opts.Sessions.InitTimeout, t.opts.Sessions.IdleTimeout)
+	if err := t.shared.Create(context.Background(), p.key, p.record, life); err != nil {
+		return t.shared.failed(err)
+	}
+	return nil
+}
+
+// load returns a session that another process opened, which the caller releases.
+func (h *Handler) load(r *http.Request, id string, principal *mcp.Principal) (*session, *refusal) {
+	t, key := h.sessions, sessionKey{id, principal.Key()}
+	if t.shared.SessionStore == nil || len(id) != sessionIDLen {
+		return nil, errNoSession
+	}
+	no, err := t.shared.loads.Do(r.Context(), key, func(context.Context) (*refusal, error) {
+		return t.restore(r, id, h.caller(r, principal)), nil
+	})
+	switch {
+	case err != nil: // the client disconnected, or a hook panicked
+		return nil, errStore
+	case no != nil:
+		return nil, no
+	}
+	s := t.acquire(id, principal.Key())
+	if s == nil {
+		return nil, errNoSession // it belongs to another principal, or ended meanwhile
+	}
+	return s, nil
+}
+
+// restore adds a session of the store to the table.
+func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
+	if t.isKnown(id) { // to another principal, or since a moment
+		return nil
+	}
+	s := t.newSession(id, c, nil)
+	t.shared.add(s) // before the record is read, so that no change is missed
+	record, err := t.shared.Load(context.Background(), s.shared.key)
+	no := errNoSession
+	switch {
+	case err != nil && !errors.Is(err, replica.ErrNoSession):
+		no = t.shared.failed(err)
+	case err == nil && record.Principal == s.digest:
+		no = t.admit(c)
+	}
+	if no != nil {
+		t.shared.remove(s)
+		return no
+	}
+	s.shared.record, s.shared.restored = record, true
+	ctx := s.newContext(r)
+	conv, err := legacy.Restore(&conversationContext{ctx.Context, s}, &t.config, record.Data)
+	if err != nil { // such as for a revision that this version of the server does not accept
+		t.shared.log.error(ctx, "mcphttp: session not restored", err)
+		t.drop(s, mcp.ErrClosed)
+		return errNoSession
+	}
+	s.hasBegun = true
+	s.conv.Store(conv)
+	t.begun(ctx, s)
+	if no := t.add(s); no != nil {
+		t.drop(s, mcp.ErrShutdown)
+		return no
+	}
+	t.release(s)
+	return nil
+}
+
+// save stores the record of a session if it has changed.
+func (t *sessions) save(s *session) error {
+	p := s.shared
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := replica.ErrConflict
+	for n := 0; n < maxConflicts && errors.Is(err, replica.ErrConflict); n++ {
+		next := p.record
+		next.Data = s.conversation().Record()
+		if bytes.Equal(next.Data, p.record.Data) {
+			return nil
+		}
+		if err = t.shared.Update(context.Background(), p.key, next, t.opts.Sessions.IdleTimeout); err == nil {
+			next.Version++
+			p.record = next
+		} else if errors.Is(err, replica.ErrConflict) {
+			err = errors.Join(err, t.reload(s))
+		}
+	}
+	return t.lost(s, err)
+}
+
+// reload applies what other processes changed. The caller holds s.shared.mu.
+func (t *sessions) reload(s *session) error {
+	p := s.shared
+	record, err := t.shared.Load(context.Background(), p.key)
+	switch {
+	case err != nil:
+		return err
+	case record.Principal != s.digest:
+		return replica.ErrNoSession
+	case record.Version <= p.record.Version:
+		return nil
+	}
+	if err := s.conversation().Merge(p.record.Data, record.Data); err != nil {
+		t.shared.log.error(context.Background(), "mcphttp: changes of a session not applied", err)
+	}
+	p.record = record
+	return nil
+}
+
+// lost handles an error of the store, and returns it. A session without a record has ended.
+func (t *sessions) lost(s *session, err error) error {
+	switch {
+	case err == nil:
+	case !errors.Is(err, replica.ErrNoSession):
+		t.shared.failed(err)
+	case t.take(s):
+		t.drop(s, errSessionGone)
+	}
+	return err
+}
+
+// refresh reads the record of a session if it may have changed. It reports whether the session
+// exists. While the store fails, a known session is served as before.
+func (t *sessions) refresh(s *session) bool {
+	p := s.shared
+	if p == nil || p.stale.Load() == 0 || s.conversation() == nil { // or it is being opened
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.stale.Load()
+	if n == 0 { // another goroutine read it meanwhile
+		return t.isKnown(s.id)
+	}
+	err := t.lost(s, t.reload(s))
+	if err == nil {
+		p.stale.Add(-n)
+	}
+	return !errors.Is(err, replica.ErrNoSession)
+}
+
+// changed is called by the store after a change. It does not wait.
+func (t *sessions) changed(key string) {
+	t.shared.mu.Lock()
+	defer t.shared.mu.Unlock()
+	due := []*session{t.shared.byKey[key]}
+	if key == "" {
+		due = slices.Collect(maps.Values(t.shared.byKey))
+	}
+	if len(due) == 0 || due[0] == nil {
+		return
+	}
+	for _, s := range due {
+		s.shared.stale.Add(1)
+	}
+	go func() { // ends when the records are read
+		for _, s := range due {
+			t.refresh(s)
+		}
+	}()
+}
+
+// keep extends the life of the records of sessions that were used here, at most once in a quarter of
+// the idle timeout.
+func (t *sessions) keep() {
+	for _, s := range t.toKeep() {
+		now := int64(time.Since(t.begin))
+		err := t.lost(s, t.shared.Keep(context.Background(), s.shared.key, t.opts.Sessions.IdleTimeout))
+		if err == nil {
+			s.shared.kept.Store(now)
+		} else if !errors.Is(err, replica.ErrNoSession) {
+			return // the next sweep tries again
+		}
+	}
+}
+
+func (t *sessions) toKeep() (due []*session) {
+	now, idle := time.Since(t.begin), t.opts.Sessions.IdleTimeout
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.byID {
+		if s.shared == nil || !s.used {
+			continue
+		}
+		kept := time.Duration(s.shared.kept.Load())
+		if kept == 0 || now-kept >= idle/4 && (s.users > 0 || s.touched > kept) {
+			due = append(due, s)
+		}
+	}
+	return due
+}
+
+// drop closes a session that is not in the table any more. Its record stays for other processes.
+func (t *sessions) drop(s *session, cause error) {
+	s.mu.Lock()
+	s.dropped = true
+	s.mu.Unlock()
+	t.leave(s, cause)
+}
+
+// removeRecord deletes the record of a session whose client ends it.
+func (t *sessions) removeRecord(s *session) *refusal {
+	if s.shared == nil {
+		return nil
+	}
+	t.shared.remove(s) // the end is not that of another process
+	if err := t.shared.Delete(context.Background(), s.shared.key); err != nil {
+		t.shared.add(s)
+		return t.shared.failed(err)
+	}
+	return nil
+}
