@@ -1,12 +1,14 @@
 // Package postgres contains stores in PostgreSQL for state that must be durable and that several
-// processes share: the state of hosts, which includes the keys of a gateway, and logins.
+// processes share: the state of hosts, which includes the keys of a gateway, logins, request state
+// and its single use, and the records of authorization servers. Tasks outlive their process, but
+// only one server process at a time may use a store of tasks.
 //
 //	store, err := postgres.Open(ctx, url, nil)
 //	if err != nil {
 //		return err
 //	}
 //	defer store.Close()
-//	opts := &host.Options{State: store.HostState()}
+//	taskServer := tasks.NewServer(server, &tasks.Options{Store: store.Tasks("press")})
 //
 // The URL takes the form that libpq defines, and may name several servers:
 //
@@ -18,10 +20,11 @@
 //
 // # Tables
 //
-// [Open] creates and upgrades the tables in [Options.Schema]. The user needs the right to create a
-// schema in the database, or tables in an existing schema. Each process deletes expired rows, once
-// a minute and in small batches. Entries of the state of hosts do not expire, and their number is
-// limited. The size of keys and values is limited. The package does not encrypt values.
+// [Open] creates and upgrades the tables in [Options.Schema]. The first user needs the right to
+// create a schema in the database. Each process deletes expired rows, once a minute and in small
+// batches. Entries of the state of hosts do not expire, and their number is limited. Records of an
+// authorization server may lack an expiry. The size of keys and values is limited. The package does
+// not encrypt values.
 //
 // # Failures
 //

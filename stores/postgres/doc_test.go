@@ -6,21 +6,23 @@ import (
 	"os"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/stores/postgres"
 )
 
 // TestDocOpen runs the code of the package comment.
 func TestDocOpen(t *testing.T) {
 	ctx, url := t.Context(), need(t).url()
+	server := mcp.NewServer("press", "1.0.0", nil)
 	err := func() error {
 		store, err := postgres.Open(ctx, url, nil)
 		if err != nil {
 			return err
 		}
 		defer store.Close()
-		opts := &host.Options{State: store.HostState()}
-		return use(t, opts.State)
+		taskServer := tasks.NewServer(server, &tasks.Options{Store: store.Tasks("press")})
+		return taskServer.Close(ctx)
 	}()
 	if err != nil {
 		t.Error(err)

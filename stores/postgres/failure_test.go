@@ -204,6 +204,25 @@ func TestMigrationIsAtomic(t *testing.T) {
 	open(t, need(t).url(), opts)
 }
 
+// The steps that follow the version of the tables run, and keep what the tables contain.
+func TestOlderTablesAreUpgraded(t *testing.T) {
+	opts := newSchema()
+	if err := use(t, open(t, need(t).url(), opts).HostState()); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, opts.Schema, "DROP TABLE {schema}.tasks, {schema}.records, {schema}.states, {schema}.uses")
+	sql(t, opts.Schema, "UPDATE {schema}.version SET version = 1")
+	s := open(t, need(t).url(), opts)
+	if value, _, err := s.HostState().Get(t.Context(), "pin", "key"); string(value) != "value" || err != nil {
+		t.Errorf("got %q, %v after an upgrade", value, err)
+	}
+	must(t, s.Tasks("server").Create(t.Context(), record("new")))
+	wantOnce(t, s.States(), "key", inAnHour(), true)
+	if got := sql(t, opts.Schema, "SELECT version FROM {schema}.version"); fmt.Sprint(got) != "[3]" {
+		t.Errorf("the versions are %v, want 3", got)
+	}
+}
+
 func TestNewerTablesAreRefused(t *testing.T) {
 	opts := newSchema()
 	s := open(t, need(t).url(), opts)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -121,8 +123,8 @@ func TestExpiredLoginsAreDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sql(t, opts.Schema, "UPDATE {schema}.logins SET expires = now() WHERE value IN ('old', 'locked')")
 	sql(t, opts.Schema, "UPDATE {schema}.logins SET locked = 'infinity' WHERE value = 'locked'")
+	sql(t, opts.Schema, "UPDATE {schema}.logins SET expires = now() WHERE value IN ('old', 'locked')")
 	if got, err := logins.Load(t.Context(), "old"); got != nil || err != nil {
 		t.Errorf("an expired login is %q, %v", got, err)
 	}
@@ -161,5 +163,36 @@ func TestInvalidEntriesAreRefused(t *testing.T) {
 	}
 	if err := s.CompareAndSet(t.Context(), "other", "k", 0, []byte("v")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Each statement begins with a description and names all its arguments.
+func TestStatementsAreDescribed(t *testing.T) {
+	files, err := filepath.Glob("sql/*.sql")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("found %d statements, %v", len(files), err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		description, statement := "", ""
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "-- ") {
+				description += line
+			} else {
+				statement += line
+			}
+		}
+		for n := 1; n < 10; n++ {
+			argument := fmt.Sprint("$", n)
+			if strings.Contains(statement, argument) && !strings.Contains(description, argument) {
+				t.Errorf("%s does not describe %s", name, argument)
+			}
+		}
+		if description == "" || strings.Contains(statement, "--") {
+			t.Errorf("%s does not begin with its only comment", name)
+		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 )
 
@@ -42,9 +40,8 @@ func (s *Store) Logins(principal string) oauthclient.Store { return loginStore{s
 // key returns a key without the names of principals and servers.
 func (s loginStore) key(key string) []byte { return digest(s.principal, key) }
 
-func (s loginStore) Load(ctx context.Context, key string) (value []byte, err error) {
-	_, err = s.query(ctx, "load login", maxLogin, func(row pgx.Rows) error { return row.Scan(&value) },
-		"SELECT value FROM {schema}.logins WHERE key = $1 AND expires > now()", s.key(key))
+func (s loginStore) Load(ctx context.Context, key string) ([]byte, error) {
+	value, _, err := s.value(ctx, "load login", maxLogin, s.key(key))
 	return value, err
 }
 
@@ -68,10 +65,7 @@ func (s loginStore) Update(ctx context.Context, key string, change func(old []by
 	// A change that was made, such as a renewed token, must be stored although the caller left or
 	// the server fails for a moment. A repeated statement writes the same value.
 	for limit := time.Now().Add(loginLease); ; {
-		n, err := s.query(context.WithoutCancel(ctx), "update login", len(value), nil,
-			`UPDATE {schema}.logins SET value = $3, locked = '-infinity',
-				expires = CASE WHEN $3::bytea IS NULL THEN now() ELSE now() + $4 END
-			WHERE key = $1 AND holder = $2`, id, holder, value, loginAge)
+		n, err := s.number(context.WithoutCancel(ctx), "update login", len(value), id, holder, value, loginAge)
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%w: %s", ErrLockLost, s.server)
 		}
@@ -82,19 +76,14 @@ func (s loginStore) Update(ctx context.Context, key string, change func(old []by
 	}
 }
 
-// lock waits until holder locks the key, and returns the value. A row that lock adds expires at
-// once, so the sweeper deletes the row if the update does not end.
-func (s loginStore) lock(ctx context.Context, key []byte, holder string) (value []byte, err error) {
+// lock waits until holder locks the key, and returns the value.
+func (s loginStore) lock(ctx context.Context, key []byte, holder string) ([]byte, error) {
 	for {
-		n, err := s.query(ctx, "lock login", maxLogin, func(row pgx.Rows) error { return row.Scan(&value) },
-			`INSERT INTO {schema}.logins AS l (key, holder, locked, expires) VALUES ($1, $2, now() + $3, now())
-			ON CONFLICT (key) DO UPDATE SET holder = $2, locked = EXCLUDED.locked,
-				value = CASE WHEN l.expires > now() THEN l.value END
-			WHERE l.locked <= now() RETURNING value`, key, holder, loginLease)
+		value, locked, err := s.value(ctx, "lock login", maxLogin, key, holder, loginLease)
 		if context.Cause(ctx) != nil { // the server may have set the lock
 			_ = s.unlock(ctx, key, holder)
 		}
-		if err != nil || n > 0 {
+		if err != nil || locked == 1 {
 			return value, err
 		}
 		select {
@@ -106,9 +95,7 @@ func (s loginStore) lock(ctx context.Context, key []byte, holder string) (value 
 }
 
 func (s loginStore) unlock(ctx context.Context, key []byte, holder string) error {
-	_, err := s.query(context.WithoutCancel(ctx), "unlock login", 0, nil,
-		"UPDATE {schema}.logins SET locked = '-infinity' WHERE key = $1 AND holder = $2", key, holder)
-	return err
+	return s.query(context.WithoutCancel(ctx), "unlock login", 0, nil, key, holder)
 }
 
 // keepLock renews a lock until stop is called. keepLock repeats failed attempts; the end of the
@@ -121,9 +108,7 @@ func (s loginStore) keepLock(ctx context.Context, key []byte, holder string) (st
 		for {
 			select {
 			case <-time.After(renewEvery):
-				_, _ = s.query(ctx, "renew lock", 0, nil,
-					`UPDATE {schema}.logins SET locked = now() + $3
-					WHERE key = $1 AND holder = $2 AND locked > now()`, key, holder, loginLease)
+				_ = s.query(ctx, "renew lock", 0, nil, key, holder, loginLease)
 			case <-ctx.Done():
 				return
 			}

@@ -1,35 +1,50 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
-// migrations contains the files 0001.sql, 0002.sql and so on, each the step to a version. The word
-// {schema} stands for the quoted schema. A released file must not change.
+// files contains a statement in each file of the folder sql. In the folder migrations, the files
+// 0001.sql, 0002.sql and so on are the steps between versions; a released step must not change. The
+// word {schema} stands for the quoted schema.
 //
-//go:embed migrations/*.sql
-var migrations embed.FS
+//go:embed migrations/*.sql sql/*.sql
+var files embed.FS
+
+// texts returns the files of a folder by their names: "read entry" is the name of read-entry.sql.
+func (s *Store) texts(folder string) (map[string]string, error) {
+	all := map[string]string{}
+	names, err := files.ReadDir(folder)
+	for _, file := range names {
+		text, failed := files.ReadFile(folder + "/" + file.Name())
+		err = cmp.Or(err, failed)
+		name := strings.ReplaceAll(strings.TrimSuffix(file.Name(), ".sql"), "-", " ")
+		all[name] = strings.ReplaceAll(string(text), "{schema}", pgx.Identifier{s.opts.Schema}.Sanitize())
+	}
+	return all, err
+}
 
 // migrate creates or upgrades the tables in a single transaction. A lock lets a single process at a
 // time migrate a schema.
 func (s *Store) migrate(ctx context.Context) error {
-	files, err := migrations.ReadDir("migrations")
+	steps, err := s.texts("migrations")
 	if err != nil {
 		return err
 	}
 	mode := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 	err = pgx.BeginTxFunc(ctx, s.pool, mode, func(tx pgx.Tx) error {
-		version, err := s.version(ctx, tx, len(files))
-		if err != nil || version == len(files) {
+		version, err := s.version(ctx, tx, len(steps))
+		if err != nil || version == len(steps) {
 			return err
 		}
 		lock := int64(binary.BigEndian.Uint64(digest("migrate", s.opts.Schema)))
@@ -37,10 +52,16 @@ func (s *Store) migrate(ctx context.Context) error {
 			return err
 		}
 		// Another process may have migrated the schema meanwhile.
-		if version, err = s.version(ctx, tx, len(files)); err != nil {
+		if version, err = s.version(ctx, tx, len(steps)); err != nil {
 			return err
 		}
-		return s.upgrade(ctx, tx, version, files[version:])
+		for ; version < len(steps); version++ {
+			if _, err := tx.Exec(ctx, steps[fmt.Sprintf("%04d", version+1)]); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, s.statements["set version"], version)
+		return err
 	})
 	if err != nil && !errors.Is(err, ErrNewer) {
 		return s.failure(fmt.Sprintf("create or upgrade schema %q", s.opts.Schema), err)
@@ -48,42 +69,14 @@ func (s *Store) migrate(ctx context.Context) error {
 	return err
 }
 
-// upgrade runs files that follow a version.
-func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, version int, files []fs.DirEntry) error {
-	exists, statements := false, []string{}
-	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", s.opts.Schema).Scan(&exists)
-	if err != nil {
-		return err
-	}
-	if !exists { // a user who may not create schemas can use an existing schema
-		statements = append(statements, "CREATE SCHEMA {schema}")
-	}
-	for _, file := range files {
-		text, err := migrations.ReadFile("migrations/" + file.Name())
-		if err != nil {
-			return err
-		}
-		statements = append(statements, string(text))
-	}
-	for _, statement := range statements {
-		if _, err := tx.Exec(ctx, s.tables.Replace(statement)); err != nil {
-			return err
-		}
-	}
-	_, err = tx.Exec(ctx, s.tables.Replace("UPDATE {schema}.version SET version = $1"), version+len(files))
-	return err
-}
-
-// version returns the version of the tables, 0 if they do not exist, or [ErrNewer]. It reads the
-// catalog because to_regclass can miss a table that another process created during the transaction.
+// version returns the version of the tables, 0 if they do not exist, or [ErrNewer].
 func (s *Store) version(ctx context.Context, tx pgx.Tx, known int) (version int, err error) {
 	exists := false
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'version')",
-		s.opts.Schema).Scan(&exists)
+	err = tx.QueryRow(ctx, s.statements["find version"], s.opts.Schema).Scan(&exists)
 	if err != nil || !exists {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, s.tables.Replace("SELECT version FROM {schema}.version")).Scan(&version)
+	err = tx.QueryRow(ctx, s.statements["read version"]).Scan(&version)
 	if err == nil && version > known {
 		err = fmt.Errorf("%w: %s: schema %q has version %d, this program supports at most %d: use a newer program",
 			ErrNewer, s.server, s.opts.Schema, version, known)
@@ -99,19 +92,13 @@ const (
 	sweepBatch, sweepBatches = 1000, 1000
 )
 
-// sweeps delete expired rows. They pass over rows that another process locks.
-var sweeps = []string{
-	`DELETE FROM {schema}.logins WHERE key IN (SELECT key FROM {schema}.logins
-		WHERE expires <= now() AND locked <= now() ORDER BY expires LIMIT $1 FOR UPDATE SKIP LOCKED)`,
-}
-
-// sweepUntil deletes expired rows until ctx ends. An error ends the sweep of a table until the next
-// time: meanwhile, operations ignore the rows.
-func (s *Store) sweepUntil(ctx context.Context) {
+// sweep deletes expired rows until ctx ends. An error ends the sweep of a table until the next time:
+// meanwhile, operations ignore the rows.
+func (s *Store) sweep(ctx context.Context) {
 	for {
-		for _, statement := range sweeps {
+		for _, op := range []string{"sweep states", "sweep uses", "sweep records", "sweep logins", "sweep tasks"} {
 			for range sweepBatches {
-				n, err := s.query(ctx, "delete expired rows", 0, nil, statement, sweepBatch)
+				n, err := s.number(ctx, op, 0, sweepBatch)
 				if err != nil || n < sweepBatch {
 					break
 				}

@@ -69,10 +69,11 @@ type Store struct {
 	pool   *pgxpool.Pool
 	server string // the addresses, for errors
 	opts   Options
-	tables *strings.Replacer // qualifies the names of tables
 	closed atomic.Bool
 	stop   context.CancelFunc // of the sweeper
 	swept  sync.WaitGroup
+
+	statements map[string]string // by the name of the file, with spaces
 }
 
 // Open connects to the server of a URL, and creates or upgrades the tables. Any number of processes
@@ -94,7 +95,10 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	case s.opts.Connections < 0 || s.opts.Connections > 1<<16:
 		return nil, fmt.Errorf("postgres: invalid connections %d: must be from 1 to %d", s.opts.Connections, 1<<16)
 	}
-	s.tables = strings.NewReplacer("{schema}", pgx.Identifier{s.opts.Schema}.Sanitize())
+	var err error
+	if s.statements, err = s.texts("sql"); err != nil {
+		return nil, err
+	}
 	if err := s.connect(url); err != nil {
 		return nil, err
 	}
@@ -109,7 +113,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	}
 	sweeping, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.swept.Go(func() { s.sweepUntil(sweeping) })
+	s.swept.Go(func() { s.sweep(sweeping) })
 	return s, nil
 }
 
@@ -153,42 +157,50 @@ func (s *Store) Close() {
 	}
 }
 
-// query runs a statement that transfers size bytes, and calls each, which may be nil, with every
-// row. It returns the number of rows. The time limit applies to each row, because a list may contain
-// any number of rows.
-func (s *Store) query(ctx context.Context, op string, size int, each func(pgx.Rows) error, statement string,
-	args ...any) (int, error) {
+// query runs the statement of a file that transfers size bytes, and calls each with every row. The
+// time limit applies to each row, because a list may contain any number of rows.
+func (s *Store) query(ctx context.Context, op string, size int, each func(pgx.Rows) error, args ...any) error {
 	if err := context.Cause(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	if s.closed.Load() {
-		return 0, ErrClosed
+		return ErrClosed
 	}
 	limit := s.opts.Timeout + time.Duration(size)*time.Second/minRate
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(limit, cancel)
 	defer timer.Stop()
-	rows, err := s.pool.Query(bounded, s.tables.Replace(statement), args...)
+	rows, err := s.pool.Query(bounded, s.statements[op], args...)
 	if err == nil {
 		for err == nil && rows.Next() {
 			timer.Reset(limit)
-			if each != nil {
-				err = each(rows)
-			}
+			err = each(rows)
 		}
 		rows.Close()
 		err = cmp.Or(err, rows.Err())
 	}
 	switch {
-	case err == nil:
-		return int(rows.CommandTag().RowsAffected()), nil
-	case context.Cause(ctx) != nil:
-		return 0, context.Cause(ctx)
-	case bounded.Err() != nil:
-		return 0, fmt.Errorf("%w: %s: %s: not done within %v", ErrUnavailable, s.server, op, limit)
+	case err != nil && context.Cause(ctx) != nil:
+		return context.Cause(ctx)
+	case err != nil && bounded.Err() != nil:
+		return fmt.Errorf("%w: %s: %s: not done within %v", ErrUnavailable, s.server, op, limit)
+	case err != nil:
+		return s.failure(op, err)
 	}
-	return 0, s.failure(op, err)
+	return nil
+}
+
+// number runs a statement that returns a number, or no row.
+func (s *Store) number(ctx context.Context, op string, size int, args ...any) (n int, err error) {
+	err = s.query(ctx, op, size, func(row pgx.Rows) error { return row.Scan(&n) }, args...)
+	return n, err
+}
+
+// value runs a statement that returns a value and a version, or no row.
+func (s *Store) value(ctx context.Context, op string, size int, args ...any) (value []byte, version int64, err error) {
+	err = s.query(ctx, op, size, func(row pgx.Rows) error { return row.Scan(&value, &version) }, args...)
+	return value, version, err
 }
 
 // unavailable contains the codes and classes of errors with which a server temporarily refuses an

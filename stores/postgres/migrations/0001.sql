@@ -1,6 +1,8 @@
 -- Tables of the stores. Keys of unlimited length are stored as SHA-256 digests, because an index entry has at
 -- most 2,700 bytes. All texts are bytea: a text of PostgreSQL cannot contain the byte 0, and has a collation.
 
+CREATE SCHEMA IF NOT EXISTS {schema};
+
 -- The version of the tables: the number of the last file.
 CREATE TABLE {schema}.version (version int NOT NULL);
 INSERT INTO {schema}.version VALUES (0);

@@ -1,0 +1,2 @@
+-- Deletes a task. $1: server, $2: id, $3: owner_key.
+DELETE FROM {schema}.tasks WHERE server = $1 AND id = $2 AND owner_key = $3

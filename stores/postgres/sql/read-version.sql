@@ -1,0 +1,2 @@
+-- Returns the version of the tables.
+SELECT version FROM {schema}.version

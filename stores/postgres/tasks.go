@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+)
+
+const (
+	// unfinishedBatch limits the tasks that Unfinished reads at once. A batch also contains at most
+	// [tasks.MaxRecord] bytes.
+	unfinishedBatch = 256
+)
+
+type taskStore struct {
+	*Store
+	server []byte
+}
+
+// Tasks returns the store of the tasks of a server. Only one [tasks.Server] at a time may use it:
+// [tasks.Server.Recover] of a second process takes over the tasks of the first, even if the first
+// still runs. The server deletes its expired tasks; the store also deletes expired tasks that no
+// server changed for a year. The package does not encrypt tasks.
+func (s *Store) Tasks(server string) tasks.Store { return taskStore{s, digest(server)} }
+
+func (s taskStore) Create(ctx context.Context, r tasks.Record) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	n, err := s.number(ctx, "create task", len(r.Data), s.server, []byte(r.ID), digest(r.Owner), []byte(r.Owner),
+		r.Created.UnixMilli(), r.Expires.UnixMilli(), r.Done, append([]byte{}, r.Data...))
+	if err == nil && n == 0 {
+		err = tasks.ErrConflict
+	}
+	return err
+}
+
+func (s taskStore) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
+	found, err := s.read(ctx, "read task", s.server, []byte(id), digest(owner))
+	switch {
+	case err != nil:
+		return tasks.Record{}, err
+	case len(found) == 0:
+		return tasks.Record{}, tasks.ErrUnknown
+	}
+	return found[0], nil
+}
+
+func (s taskStore) Update(ctx context.Context, r tasks.Record) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	n, err := s.number(ctx, "update task", len(r.Data), s.server, []byte(r.ID), digest(r.Owner),
+		int64(r.Version), // versions are positive int64s
+		r.Expires.UnixMilli(), r.Done, append([]byte{}, r.Data...))
+	switch {
+	case err != nil || n == 1:
+		return err
+	case n == 0:
+		return tasks.ErrConflict
+	}
+	return tasks.ErrUnknown
+}
+
+func (s taskStore) Delete(ctx context.Context, owner, id string) error {
+	return s.query(ctx, "delete task", 0, nil, s.server, []byte(id), digest(owner))
+}
+
+func (s taskStore) List(ctx context.Context, owner string, after tasks.Cursor, limit int) ([]tasks.Record, error) {
+	return s.read(ctx, "list tasks", s.server, tasks.MaxRecord, digest(owner),
+		after.Created.UnixMilli(), []byte(after.ID), max(limit, 0))
+}
+
+// read returns the tasks of a statement.
+func (s taskStore) read(ctx context.Context, op string, args ...any) (found []tasks.Record, err error) {
+	err = s.query(ctx, op, tasks.MaxRecord, func(row pgx.Rows) error {
+		var r tasks.Record
+		var id, owner []byte
+		var created, expires int64
+		err := row.Scan(&id, &owner, &r.Version, &created, &expires, &r.Done, &r.Data)
+		r.ID, r.Owner = string(id), string(owner)
+		r.Created, r.Expires = time.UnixMilli(created).UTC(), time.UnixMilli(expires).UTC()
+		found = append(found, r)
+		return err
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (s taskStore) Count(ctx context.Context, owner string) (n int, size int64, err error) {
+	return s.count(ctx, digest(owner))
+}
+
+func (s taskStore) CountAll(ctx context.Context) (n int, size int64, err error) {
+	return s.count(ctx, nil)
+}
+
+func (s taskStore) count(ctx context.Context, owner []byte) (n int, size int64, err error) {
+	err = s.query(ctx, "count tasks", 0, func(row pgx.Rows) error { return row.Scan(&n, &size) }, s.server, owner)
+	return n, size, err
+}
+
+func (s taskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error] {
+	return func(yield func(tasks.Record, error) bool) {
+		for after := ""; ; {
+			found, err := s.read(ctx, "list unfinished tasks", s.server, tasks.MaxRecord,
+				[]byte(after), unfinishedBatch)
+			if err != nil {
+				yield(tasks.Record{}, err)
+			}
+			if err != nil || len(found) == 0 {
+				return
+			}
+			after = found[len(found)-1].ID
+			for _, r := range found {
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s taskStore) DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error) {
+	return s.number(ctx, "delete expired tasks", 0, s.server, now.UnixMilli(), max(limit, 0))
+}
