@@ -57,7 +57,8 @@ type SessionStore interface {
 // concurrent use.
 type Bus interface {
 	// Publish sends a message to all subscribers of a topic, including subscribers in this process, and
-	// returns their number. A bus may refuse a payload of more than 1 MiB.
+	// returns their number. A bus may count the subscribers in a process as a single subscriber, and may
+	// refuse a payload of more than 1 MiB.
 	Publish(ctx context.Context, topic string, payload []byte) (receivers int, err error)
 	// Subscribe calls receive with each message of a topic, in order. A nil payload means that messages
 	// may have been lost. receive must not wait and must not retain payload. Messages published after

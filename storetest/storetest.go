@@ -1,6 +1,7 @@
 // Package storetest tests implementations of the stores that servers and hosts share:
-// [mcphttp.EventStore], [state.Store] and [oauthclient.Store]. Stores of tasks and of authorization
-// servers have suites of their own, in packages ext/tasks/storetest and oauth/authserver/storetest.
+// [mcphttp.EventStore], [replica.SessionStore], [replica.Bus], [state.Store] and
+// [oauthclient.Store]. Stores of tasks and of authorization servers have suites of their own, in
+// packages ext/tasks/storetest and oauth/authserver/storetest.
 //
 // Every suite opens two clients of the same store, as two processes do. A store in memory returns
 // the same store twice:
@@ -18,10 +19,15 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 )
 
-// concurrentUsers is the number of goroutines that use a store at once.
-const concurrentUsers = 64
+const (
+	// concurrentUsers is the number of goroutines that use a store at once.
+	concurrentUsers = 64
+	// patience limits how long a check waits. A busy machine takes seconds.
+	patience = 30 * time.Second
+)
 
 // run runs each check with a new store, as a subtest.
 func run[S any](t *testing.T, open func(t *testing.T) (a, b S), checks map[string]func(t *testing.T, a, b S)) {
@@ -62,4 +68,15 @@ func wantCanceled(t *testing.T, what string, err error) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%s with a canceled context returned %v, want context.Canceled", what, err)
 	}
+}
+
+// receive waits for a value.
+func receive[T any](t *testing.T, values chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-values:
+	case <-time.After(patience):
+		t.Fatalf("nothing arrived within %v", patience)
+	}
+	return value
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
+	"github.com/patchbay-mcp/patchbay/replica"
 	"github.com/patchbay-mcp/patchbay/storetest"
 )
 
@@ -16,5 +17,19 @@ func TestHostState(t *testing.T) {
 	storetest.RunHostState(t, func(*testing.T) (a, b state.Store) {
 		s := &state.Memory{}
 		return s, s
+	})
+}
+
+func TestSessions(t *testing.T) {
+	storetest.RunSessions(t, func(*testing.T) (a, b replica.SessionStore) {
+		m := &replica.Memory{}
+		return m, m
+	})
+}
+
+func TestBus(t *testing.T) {
+	storetest.RunBus(t, func(*testing.T) (a, b replica.Bus) {
+		m := &replica.Memory{}
+		return m, m
 	})
 }
