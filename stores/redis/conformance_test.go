@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 	authtest "github.com/patchbay-mcp/patchbay/oauth/authserver/storetest"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+	"github.com/patchbay-mcp/patchbay/replica"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 	"github.com/patchbay-mcp/patchbay/storetest"
 )
@@ -56,4 +57,22 @@ func TestAuthorization(t *testing.T) {
 	}
 	authtest.RunLasting(t, openDir)
 	authtest.RunShared(t, openDir)
+}
+
+func TestSessionsAndBus(t *testing.T) { runReplicas(t, need(t).url()) }
+
+// runReplicas tests the stores that replicas share.
+func runReplicas(t *testing.T, url string) {
+	t.Run("sessions", func(t *testing.T) {
+		storetest.RunSessions(t, func(t *testing.T) (replica.SessionStore, replica.SessionStore) {
+			a, b := openTwoOf(t, url)
+			return a.Sessions(), b.Sessions()
+		})
+	})
+	t.Run("bus", func(t *testing.T) {
+		storetest.RunBus(t, func(t *testing.T) (replica.Bus, replica.Bus) {
+			a, b := openTwoOf(t, url)
+			return a.Bus(), b.Bus()
+		})
+	})
 }

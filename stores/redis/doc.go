@@ -1,7 +1,8 @@
 // Package redis contains stores in Redis or Valkey for servers that run as several processes:
-// events of sessions for resumption, request state and its single use, the state of hosts, logins,
-// and the records of authorization servers. Tasks outlive their process, but only one server
-// process at a time may use a store of tasks.
+// sessions that any process serves, and the messages between the processes; events of sessions for
+// resumption, request state and its single use, the state of hosts, logins, and the records of
+// authorization servers. Tasks outlive their process, but only one server process at a time may use a
+// store of tasks.
 //
 //	store, err := redis.Open(ctx, url, opts)
 //	if err != nil {
@@ -27,6 +28,9 @@
 // failures in a row, the store refuses operations for a second, so callers do not wait for a server
 // that is down. In both cases, operations return [ErrUnavailable]. Errors contain the address of
 // the server and never the password.
+//
+// Changes of sessions and messages of a bus arrive on a second connection. When this connection
+// breaks and the server answers again, every session counts as changed, and messages may be lost.
 //
 // # Keys
 //

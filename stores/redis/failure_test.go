@@ -12,6 +12,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/replica"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
 
@@ -270,6 +271,8 @@ func useAll(t testing.TB, s *redis.Store) {
 		"login": s.Logins("alice").Update(t.Context(), "key", func([]byte) ([]byte, error) { return []byte("v"), nil }),
 		"put":   authorization.Put(t.Context(), "grant", "put", []byte("v"), in),
 		"auth":  authorization.Update(t.Context(), "grant", "update", change),
+		"open":  s.Sessions().Create(t.Context(), "key", replica.Session{Data: []byte("data")}, time.Hour),
+		"keep":  s.Sessions().Keep(t.Context(), "key", time.Hour),
 	} {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

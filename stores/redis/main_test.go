@@ -151,9 +151,13 @@ var prefixes atomic.Int64
 // openTwo opens two clients of a new store: its keys have a prefix of their own.
 func openTwo(t testing.TB) (a, b *redis.Store) {
 	t.Helper()
+	return openTwoOf(t, need(t).url())
+}
+
+func openTwoOf(t testing.TB, url string) (a, b *redis.Store) {
+	t.Helper()
 	opts := calm()
 	opts.Prefix = fmt.Sprint("test", prefixes.Add(1))
-	url := need(t).url()
 	return open(t, url, opts), open(t, url, opts)
 }
 

@@ -62,9 +62,11 @@ type Options struct {
 // stores that use the connection. A Store is safe for concurrent use.
 type Store struct {
 	client  rueidis.Client
-	server  string // the addresses, for errors
+	option  rueidis.ClientOption // contains the password
+	server  string               // the addresses, for errors
 	opts    Options
 	breaker breaker
+	push    *push
 	closed  atomic.Bool
 }
 
@@ -73,6 +75,7 @@ type Store struct {
 // each address, and ends with ctx.
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s := &Store{}
+	s.push = newPush(s)
 	if opts != nil {
 		s.opts = *opts
 	}
@@ -99,16 +102,25 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 }
 
 func (s *Store) connect(ctx context.Context, url string) error {
-	client, err := rueidis.ParseURL(url)
+	option, err := rueidis.ParseURL(url)
 	if err != nil { // the error may contain the password
 		return errors.New("redis: invalid URL: must have the form redis://user:password@host:port/number")
 	}
-	s.server = strings.Join(client.InitAddress, ",")
-	client.Dialer.Timeout = cmp.Or(client.Dialer.Timeout, maxDial)
-	client.DisableCache = true // no store caches on the side of the client
-	client.ConnWriteTimeout = cmp.Or(client.ConnWriteTimeout, maxDial)
+	s.server = strings.Join(option.InitAddress, ",")
+	option.Dialer.Timeout = cmp.Or(option.Dialer.Timeout, maxDial)
+	option.DisableCache = true // no store caches on the side of the client
+	option.ConnWriteTimeout = cmp.Or(option.ConnWriteTimeout, maxDial)
+	s.option = option
+	if s.client, err = dial(ctx, option); err != nil {
+		return s.failure("connect", err)
+	}
+	return nil
+}
+
+// dial connects to a server. It ends with ctx.
+func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
 	if err := context.Cause(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	type result struct {
 		client rueidis.Client
@@ -116,7 +128,7 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	}
 	connected := make(chan result)
 	go func() { // NewClient has no context: it may end after ctx, when the time to connect is over
-		c, err := rueidis.NewClient(client)
+		c, err := rueidis.NewClient(option)
 		select {
 		case connected <- result{c, err}:
 		case <-ctx.Done():
@@ -127,19 +139,17 @@ func (s *Store) connect(ctx context.Context, url string) error {
 	}()
 	select {
 	case r := <-connected:
-		s.client, err = r.client, r.err
+		return r.client, r.err
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	if err != nil {
-		return s.failure("connect", err)
-	}
-	return nil
 }
 
-// Close closes the connections. After Close, all stores return [ErrClosed].
+// Close closes the connections, and waits for calls of receivers. After Close, all stores return
+// [ErrClosed].
 func (s *Store) Close() {
 	if s.closed.CompareAndSwap(false, true) {
+		s.push.close()
 		s.client.Close()
 	}
 }

@@ -41,13 +41,15 @@ func TestCluster(t *testing.T) {
 			return nil
 		})
 	}
-	s := open(t, nodes[0].url()+"?addr=127.0.0.1:"+nodes[1].port, calm())
+	url := nodes[0].url() + "?addr=127.0.0.1:" + nodes[1].port
+	s := open(t, url, calm())
 	for i := range 20 { // keys in several slots
 		if err := s.States().Put(t.Context(), fmt.Sprint(i), []byte("v"), time.Now().Add(time.Hour)); err != nil {
 			t.Error(err)
 		}
 	}
 	useAll(t, s)
+	runReplicas(t, url)
 }
 
 func TestSentinel(t *testing.T) {
@@ -63,7 +65,9 @@ func TestSentinel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(sentinel.kill)
-	useAll(t, open(t, sentinel.url()+"?master_set=main", calm()))
+	url := sentinel.url() + "?master_set=main"
+	useAll(t, open(t, url, calm()))
+	runReplicas(t, url)
 }
 
 func TestTLS(t *testing.T) {
