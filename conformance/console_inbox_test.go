@@ -197,7 +197,8 @@ func TestConsoleInboxOfAGateway(t *testing.T) {
 	}
 }
 
-// TestConsoleInboxTask answers the question of a task in the Inbox; the task continues.
+// TestConsoleInboxTask shows the question of a task in the Inbox, and answers it from the list of tasks; the task
+// continues.
 func TestConsoleInboxTask(t *testing.T) {
 	browser := startBrowser(t)
 	w := startConsole(t, `{"mcpServers": {}}`)
@@ -220,11 +221,21 @@ func TestConsoleInboxTask(t *testing.T) {
 	caller.waitForText("input_required")
 	ann.waitForText("of publish")
 	ann.screenshotOn("console-inbox-task", consoleScreens)
+	ann.open(base + "/tasks")
+	const answer = `#tasks form[action="/explore/task"] button`
+	ann.waitFor("the button", `document.querySelector('`+answer+`') !== null`)
+	ann.screenshotOn("console-tasks-answer", consoleScreens)
+	ann.click(answer)
+	ann.waitFor("the question in the same run", asked)
+	if got := ann.location(); !strings.Contains(got, "run=1") {
+		t.Errorf("the button opens %s, want the run that waits for the task", got)
+	}
 	ann.do("confirm", chromedp.Evaluate[chromedp.Void](
 		`{ document.querySelector("#questions [name='/publish']").value = "true"; }`))
 	ann.click("#questions button[value=accept][data-default]")
 	caller.waitFor("the result", `document.querySelector("#run .badge.ok") !== null`)
 	caller.waitFor("the answered question", `document.querySelector("#questions .answered") !== null`)
+	ann.open(base + "/inbox")
 	ann.waitForText("nothing waits")
 }
 

@@ -28,6 +28,7 @@ type taskPage struct {
 // A taskEntry is a task with its caller.
 type taskEntry struct {
 	status.Task
+	Handle string          `json:"handle,omitzero" jsonschema:"ID as its caller knows it; only for the caller"`
 	Caller *adminCaller    `json:"caller"`
 	Result json.RawMessage `json:"result,omitzero" jsonschema:"of the call, or its JSON-RPC error; not trusted"`
 }
@@ -36,14 +37,23 @@ func (r *adminRequest) tasks(q *pageQuery) (*taskPage, error) {
 	all, next := page(r.host().Operator().Tasks.Tasks(), q.Cursor, limitOr(q.Limit))
 	res := &taskPage{[]taskEntry{}, next}
 	for i := range all {
-		res.Tasks = append(res.Tasks, taskEntry{all[i], newAdminCaller(all[i].Owner), nil})
+		res.Tasks = append(res.Tasks, *r.entry(&all[i], nil))
 	}
 	return res, nil
 }
 
 func (r *adminRequest) task(method string) (*taskEntry, error) {
 	t, result, err := r.host().Operator().Task(r.Context(), r.name, method)
-	caller := newAdminCaller(t.Owner)
-	r.detail = map[string]any{"server": t.Server, "tool": t.Tool, "owner": caller}
-	return &taskEntry{t, caller, result}, err
+	res := r.entry(&t, result)
+	r.detail = map[string]any{"server": t.Server, "tool": t.Tool, "owner": res.Caller}
+	return res, err
+}
+
+// entry returns a task, with its handle for the caller of the task.
+func (r *adminRequest) entry(t *status.Task, result json.RawMessage) *taskEntry {
+	e := &taskEntry{Task: *t, Caller: newAdminCaller(t.Owner), Result: result}
+	if t.Owner != nil && t.Owner.Key() == r.principal().Key() {
+		e.Handle = t.Handle
+	}
+	return e
 }

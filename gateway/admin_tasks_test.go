@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +19,11 @@ import (
 
 // An adminTask is a task as the admin API describes it.
 type adminTask struct {
-	ID, Server, Tool, Status, Question string
-	Created, Updated, Expires, Checked time.Time
-	HasResult                          bool
-	Caller                             struct{ Subject string }
-	Result                             json.RawMessage
+	ID, Handle, Server, Tool, Status, Question string
+	Created, Updated, Expires, Checked         time.Time
+	HasResult                                  bool
+	Caller                                     struct{ Subject string }
+	Result                                     json.RawMessage
 }
 
 // newTaskAdmin is newAdmin for a server whose tools wait, ask, fail and succeed as tasks.
@@ -113,6 +114,12 @@ func TestAdminListsAndCancelsTasks(t *testing.T) {
 		got.Status != "working" || got.HasResult || got.Created.IsZero() || got.Updated.IsZero() ||
 		!got.Expires.After(time.Now()) || got.Checked.IsZero() || strings.Contains(handle.ID(), got.ID) {
 		t.Errorf("got %+v", got)
+	}
+	bob := a.gateway.AdminClient(&mcp.Principal{Issuer: "https://idp.example", Subject: "bob"})
+	_, text := sendInProcess(t, bob, http.MethodGet, "/tasks/"+first[0].ID)
+	if !strings.Contains(text, `"handle":"`+handle.ID()+`"`) || first[0].Handle != "" {
+		t.Errorf("the caller gets %s and the local user the handle %q, want the handle %q only for the caller", text,
+			first[0].Handle, handle.ID())
 	}
 	for _, task := range append(first, second...) {
 		var cancelled adminTask

@@ -149,6 +149,7 @@ type Rate struct {
 type Task struct {
 	// ID identifies the task for operators. It is random, and callers cannot use it.
 	ID      string         `json:"id"`
+	Handle  string         `json:"-"` // the ID as its caller knows it, which only the caller may use
 	TaskID  string         `json:"taskId,omitzero" jsonschema:"at the server; absent for a task of the gateway"`
 	Server  string         `json:"server"`
 	Tool    string         `json:"tool,omitzero" jsonschema:"name at the server; absent if it is not known"`

@@ -22,8 +22,7 @@ import (
 // known is a task that a call created or that its caller asked about. The table's lock guards it.
 type known struct {
 	status.Task
-	ref    Ref
-	handle string
+	ref Ref
 }
 
 // note records a task that a call of the caller created, or the response of a server about a task.
@@ -37,8 +36,8 @@ func (c *Caller) note(t *Task, raw []byte, created bool) {
 	}
 	k, text := own.Get(t.listKey()), func(key string) string { return shortened(jsonscan.GetString(raw, key)) }
 	if k == nil || created {
-		k = &known{status.Task{ID: rand.Text(), TaskID: t.ID, Server: t.Server, Tool: t.Tool, Owner: c.Owner,
-			Created: time.Now()}, t.Ref, t.Handle}
+		k = &known{status.Task{ID: rand.Text(), Handle: t.Handle, TaskID: t.ID, Server: t.Server, Tool: t.Tool,
+			Owner: c.Owner, Created: time.Now()}, t.Ref}
 		own.Put(t.listKey(), k)
 	}
 	k.Status, k.Message, k.Checked = text("status"), text("statusMessage"), time.Now()
@@ -88,7 +87,7 @@ func (t *Table) Tasks() (all []status.Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range t.all() {
-		if w := t.waits[k.Owner.Key()+"\n"+k.handle]; w != nil && w.open != nil {
+		if w := t.waits[k.Owner.Key()+"\n"+k.Handle]; w != nil && w.open != nil {
 			k.Question = questionOf(w.open) // a server of 2025-11-25 asks the caller that waits for the result
 		}
 		all = append(all, k.Task)
@@ -113,7 +112,7 @@ func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _
 		return now, nil, operator.ErrNoTask
 	}
 	c := t.For(all[n].Owner)
-	about, err := c.Open(all[n].handle)
+	about, err := c.Open(all[n].Handle)
 	if err != nil { // the caller may no longer use the server
 		return now, nil, operator.ErrNoTask
 	}

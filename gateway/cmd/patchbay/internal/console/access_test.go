@@ -69,6 +69,7 @@ var roles = map[string]page.Role{
 	"POST /explore/again":   page.RoleOperator,
 	"POST /explore/replay":  page.RoleOperator,
 	"POST /explore/cancel":  page.RoleOperator,
+	"POST /explore/task":    page.RoleOperator,
 	"POST /explore/watch":   page.RoleOperator,
 	"GET /apps":             page.RoleOperator,
 	"GET /apps/file":        page.RoleOperator,

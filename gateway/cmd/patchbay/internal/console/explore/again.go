@@ -2,6 +2,7 @@ package explore
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
@@ -18,7 +19,8 @@ func (e *explorer) actAgain(r *page.Request) (*page.Outcome, error) {
 		return nil, err
 	}
 	next := &run{Server: cmp.Or(r.PostFormValue("to"), old.Server), Item: old.Item, Input: old.Input,
-		FromJSON: old.FromJSON, Timeout: old.Timeout, AsTask: old.AsTask, Pinned: r.PostFormValue("revision")}
+		FromJSON: old.FromJSON, Timeout: old.Timeout, AsTask: old.AsTask, Resumed: old.Resumed,
+		Pinned: r.PostFormValue("revision")}
 	if next.Server != old.Server {
 		if err := servers.Check(r, next.Server); err != nil {
 			return nil, err
@@ -26,13 +28,11 @@ func (e *explorer) actAgain(r *page.Request) (*page.Outcome, error) {
 		known := e.catalogues.of(next.Server, r.Principal).find(old.Item.Kind, old.Item.Name)
 		next.Item = cmp.Or(known, old.Item)
 	}
-	if err := e.runs.start(next, r.Principal); err != nil {
-		return nil, invalidRun(err)
+	out, err := e.begin(r, next)
+	if err == nil {
+		out.Location += "&with=" + strconv.Itoa(old.ID)
 	}
-	e.site.Changed()
-	to := next.place()
-	to.With = old.ID
-	return &page.Outcome{Location: to.URL()}, nil
+	return out, err
 }
 
 // compare sets the earlier run of the same item, and the comparison with the run that the URL

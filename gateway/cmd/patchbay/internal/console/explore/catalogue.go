@@ -382,16 +382,21 @@ func (c *catalogues) retry(server string) {
 	})
 }
 
+// client connects to a server.
+func (c *catalogues) client(ctx context.Context, server string, p *mcp.Principal) (*mcp.Client, error) {
+	transport, err := c.connect(ctx, server, p)
+	if err != nil {
+		return nil, err
+	}
+	return mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.site.Logger})
+}
+
 // load connects to a server and reads its lists.
 func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) *catalogue {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
 	defer cancel()
 	loaded := &catalogue{Loaded: true, Items: map[itemKind][]*item{}, Problems: map[itemKind]string{}}
-	transport, err := c.connect(ctx, server, p)
-	var client *mcp.Client
-	if err == nil {
-		client, err = mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: c.site.Logger})
-	}
+	client, err := c.client(ctx, server, p)
 	if err != nil {
 		loaded.Err = err.Error()
 		return loaded

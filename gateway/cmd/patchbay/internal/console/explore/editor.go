@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
@@ -110,8 +109,7 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 		of = unlisted(at)
 	}
 	if of == nil {
-		return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_item",
-			Detail: fmt.Sprintf("the server lists no %q: refresh the page", at.Name)}
+		return nil, page.Problem(http.StatusNotFound, "unknown_item", "the server lists no %q: refresh", at.Name)
 	}
 	seconds, err := strconv.Atoi(r.PostFormValue("at-timeout"))
 	if err != nil {
@@ -134,22 +132,21 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	}
 	started := &run{Server: at.Server, Item: of, Input: input, FromJSON: ed.Form == nil,
 		Timeout: time.Duration(seconds) * time.Second, Pinned: ed.Pinned, AsTask: ed.AsTask}
-	if err := e.runs.start(started, r.Principal); err != nil {
-		return nil, invalidRun(err)
+	out, err := e.begin(r, started)
+	if err != nil {
+		return nil, err
 	}
-	e.site.Changed()
-	to := at
-	to.Run = started.ID
-	out := &page.Outcome{Location: to.URL()}
 	if at.Run == 0 { // the page shows the last run
 		p := &explorePage{At: at, Run: e.runPage(r, started), Role: r.Role}
 		out.Fragments = []page.Fragment{{ID: "editor", Part: "editor", Data: ed}, {ID: "run", Part: "run", Data: p}}
 	}
+	at.Run = started.ID
+	out.Location = at.URL()
 	return out, nil
 }
 
 func invalidRun(err error) error {
-	return &gateway.Problem{Status: http.StatusBadRequest, Code: "invalid_run", Detail: err.Error()}
+	return page.Problem(http.StatusBadRequest, "invalid_run", "%v", err)
 }
 
 // read fills in the editor with posted values. It returns the arguments, or nil if the editor must

@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/doctorpage"
@@ -113,6 +112,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 		{Path: "/explore", Role: page.RoleViewer, AnyServer: true, Title: "Explore", Key: "e", Order: 20, View: e.view},
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
 		{Path: "/explore/again", Role: page.RoleOperator, Act: e.actAgain},
+		{Path: "/explore/task", Role: page.RoleOperator, Act: e.actTask},
 		{Path: "/explore/cancel", Role: page.RoleOperator, Act: e.actCancel},
 		{Path: "/explore/watch", Role: page.RoleOperator, Act: e.actSubscribe},
 		{Path: "/explore/data", Role: page.RoleViewer, Serve: e.data},
@@ -197,7 +197,7 @@ func (r *runPage) Spoken(row *servers.Row) string {
 
 // CanSave reports whether the run can be saved as a call.
 func (r *runPage) CanSave() bool {
-	return r.Checks != "" && r.State.Phase.Ended() && (r.State.Result != nil || r.State.Code != 0) &&
+	return r.Checks != "" && r.Resumed == "" && r.State.Phase.Ended() && (r.State.Result != nil || r.State.Code != 0) &&
 		r.Role == page.RoleOperator
 }
 
@@ -434,8 +434,16 @@ func (e *explorer) runOf(r *page.Request) (*run, error) {
 	if found := e.runs.find(id, r.Principal); found != nil {
 		return found, nil
 	}
-	return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_run",
-		Detail: fmt.Sprintf("run %d is not in the history: it contains the last %d runs", id, maxRuns)}
+	return nil, page.Problem(http.StatusNotFound, "unknown_run", "run %d is not among the last %d runs", id, maxRuns)
+}
+
+// begin starts a run, and shows its page.
+func (e *explorer) begin(r *page.Request, next *run) (*page.Outcome, error) {
+	if err := e.runs.start(next, r.Principal); err != nil {
+		return nil, err
+	}
+	e.site.Changed()
+	return &page.Outcome{Location: next.Place()}, nil
 }
 
 func (e *explorer) actCancel(r *page.Request) (*page.Outcome, error) {
@@ -458,7 +466,7 @@ func (e *explorer) data(w http.ResponseWriter, r *page.Request) error {
 	name, kind, data := "result.json", "application/json", found.result()
 	switch {
 	case res == nil || err != nil || part < -1 || part >= len(res.Blocks):
-		return &gateway.Problem{Status: http.StatusNotFound, Detail: "the run has no such result"}
+		return page.Problem(http.StatusNotFound, "", "the run has no such result")
 	case part >= 0:
 		b := res.Blocks[part]
 		name, kind, data = fmt.Sprintf("part-%d", part), "text/plain; charset=utf-8", b.data

@@ -8,7 +8,6 @@ import (
 
 	stdjson "encoding/json"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
@@ -28,7 +27,7 @@ func (e *explorer) actReplay(r *page.Request) (*page.Outcome, error) {
 	id, _ := strconv.ParseUint(r.PostFormValue("exchange"), 10, 64) // invalid ids parse as 0, which names no exchange
 	recorded, err := e.opts.Capture.Request(id)
 	if err != nil {
-		return nil, &gateway.Problem{Status: http.StatusConflict, Code: "no_request", Detail: err.Error()}
+		return nil, page.Problem(http.StatusConflict, "no_request", "%v", err)
 	}
 	if err := servers.Check(r, recorded.Server); err != nil {
 		return nil, err
@@ -55,11 +54,7 @@ func (e *explorer) actReplay(r *page.Request) (*page.Outcome, error) {
 			Timeout: int(next.Timeout.Seconds()), Revisions: e.opts.revisions(), AsTask: next.AsTask}
 		return &page.Outcome{Location: e.keep(r, ed).URL()}, nil
 	}
-	if err := e.runs.start(next, r.Principal); err != nil {
-		return nil, invalidRun(err)
-	}
-	e.site.Changed()
-	return &page.Outcome{Location: next.Place()}, nil
+	return e.begin(r, next)
 }
 
 // replayed returns the run of a recorded request: of a listed tool, or of the method with the exact params.

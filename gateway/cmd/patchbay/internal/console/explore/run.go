@@ -67,6 +67,7 @@ type run struct {
 	Timeout   time.Duration
 	Pinned    string // the revision of the protocol; "" for the connection of the host
 	AsTask    bool   // the call becomes a task, if the server supports tasks
+	Resumed   string // the id of a task that another client started, and the run waits for; "" for a call
 	Trace     string // the trace id of its requests
 	Started   time.Time
 	principal *mcp.Principal
@@ -77,7 +78,6 @@ type run struct {
 	mu    sync.Mutex // guards the fields below
 	state runState
 	raw   stdjson.RawMessage // the last result
-	sent  jsonrpc.ID         // of the last request for the view of its tool
 }
 
 // A runState is the content of a run in a page. Its slices must not be changed.
@@ -92,11 +92,12 @@ type runState struct {
 	Dropped   int // log messages before Logs
 	Result    *result
 	Err       string
-	Code      int    // of a JSON-RPC error
-	Saved     string // the name of the saved call
-	Task      string // the id of the task that the call became
-	TaskState string // its last status, with its message
-	App       bool   // the view of the tool can be shown
+	Code      int        // of a JSON-RPC error
+	Saved     string     // the name of the saved call
+	Task      string     // the id of the task that the call became
+	TaskState string     // its last status, with its message
+	App       bool       // the view of the tool can be shown
+	Sent      jsonrpc.ID // of the last request for the view of its tool
 }
 
 // Ended reports whether a phase is an end of a run.
@@ -123,8 +124,8 @@ func (r *run) execute(ctx context.Context) {
 	result, err := r.send(ctx)
 	hasApp := r.opts.App != nil && r.Item.view && result != nil
 	if hasApp {
-		r.opts.App(&apps.Call{Run: r.ID, ID: r.sentID(), Server: r.Server, Tool: r.Item.Name, Principal: r.principal,
-			Input: r.Input, Result: r.result(), Link: r.place().URL()})
+		r.opts.App(&apps.Call{Run: r.ID, ID: r.snapshot().Sent, Server: r.Server, Tool: r.Item.Name,
+			Principal: r.principal, Input: r.Input, Result: r.result(), Link: r.place().URL()})
 	}
 	r.update(func(s *runState) {
 		s.Ended, s.Result, s.Phase, s.App = time.Now(), result, runDone, hasApp
@@ -189,18 +190,8 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	return shown, err
 }
 
-// elicit lets the person of the run answer an elicitation of the server.
-func (r *run) elicit(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-	return r.opts.Desk.Elicit(ctx, r.origin(), p)
-}
-
-// sample lets the person of the run answer a sampling request of the server.
-func (r *run) sample(ctx context.Context, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
-	return r.opts.Desk.Sample(ctx, r.origin(), p)
-}
-
 // origin returns the origin of the run's questions.
-func (r *run) origin() question.Origin {
+func (r *run) origin(context.Context) question.Origin {
 	about := fmt.Sprintf("run %d of %s", r.ID, r.Item.Name)
 	if task := r.snapshot().Task; task != "" {
 		about = "task " + task + " of " + about
@@ -211,9 +202,9 @@ func (r *run) origin() question.Origin {
 
 // options returns the options of the client: the server may ask the person who runs.
 func (r *run) options() *mcp.ClientOptions {
-	return &mcp.ClientOptions{
+	o := &mcp.ClientOptions{
 		Info:     mcp.Implementation{Name: "patchbay-console", Version: r.opts.Version},
-		Revision: r.Pinned, Elicit: r.elicit, ElicitURL: r.elicit, Sample: r.sample,
+		Revision: r.Pinned,
 		Log: func(_ context.Context, m *mcp.LoggingMessage) {
 			if len(m.Data) > maxLogData || len(m.Logger) > maxLogData {
 				size := fmt.Appendf(nil, `"(a message of %d bytes)"`, len(m.Data))
@@ -228,6 +219,8 @@ func (r *run) options() *mcp.ClientOptions {
 		},
 		LogLevel: "debug", Logger: r.site.Logger, Middleware: []mcp.Middleware{r.observe},
 	}
+	r.opts.Desk.Answer(o, r.origin)
+	return o
 }
 
 // observe keeps the exact result of the request, which may violate its schema.
@@ -249,14 +242,8 @@ func (r *run) trace(f mcp.Frame) {
 	if f.Sent && f.Message != nil && f.Message.Method == r.Item.method() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.sent = f.Message.ID
+		r.state.Sent = f.Message.ID
 	}
-}
-
-func (r *run) sentID() jsonrpc.ID {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent
 }
 
 // result returns the exact result, or nil.
@@ -286,13 +273,14 @@ type runs struct {
 // A runsKey identifies a history.
 type runsKey struct{ server, person string }
 
-// start starts the run that the exported fields of r describe, except ID, Trace and Started.
+// start starts the run that the exported fields of r describe, except ID, Trace and Started. It returns a problem.
 func (h *runs) start(r *run, p *mcp.Principal) error {
 	switch {
 	case r.Timeout <= 0 || r.Timeout > maxRunTimeout:
-		return fmt.Errorf("invalid timeout %v: must be at most %v", r.Timeout, maxRunTimeout)
+		return invalidRun(fmt.Errorf("invalid timeout %v: must be at most %v", r.Timeout, maxRunTimeout))
 	case r.Pinned != "" && (h.opts.Dial == nil || !slices.Contains(driver.Revisions(), r.Pinned)):
-		return fmt.Errorf("invalid revision %.64q: must be one of %s", r.Pinned, strings.Join(h.opts.revisions(), ", "))
+		return invalidRun(fmt.Errorf("invalid revision %.64q: must be one of %s", r.Pinned,
+			strings.Join(h.opts.revisions(), ", ")))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -304,13 +292,13 @@ func (h *runs) start(r *run, p *mcp.Principal) error {
 		}
 	}
 	if running == maxRunning {
-		return fmt.Errorf("%d runs of the server are in progress: cancel a run first", maxRunning)
+		return invalidRun(fmt.Errorf("%d runs of the server are in progress: cancel a run first", maxRunning))
 	}
 	h.last++
 	ctx, cancel := context.WithCancelCause(h.site.Context())
 	r.ID, r.Trace, r.Started = h.last, newTrace(), time.Now()
 	r.principal, r.site, r.opts, r.cancel = p, h.site, h.opts, cancel
-	r.state = runState{Phase: runConnecting}
+	r.state = runState{Phase: runConnecting, Task: r.Resumed}
 	h.all[key] = h.trim(append(h.all[key], r))
 	h.site.Background(func(context.Context) { // ends with ctx, which ends with Serve
 		defer cancel(nil)

@@ -169,7 +169,7 @@ func TestCallsAreNotSaved(t *testing.T) {
 	refused(id, "cup", "duplicate name")
 	refused(id, "", "name")
 	refused(secret, "secret", "contains a secret")
-	refused("99", "x", "not in the history")
+	refused("99", "x", "not among the last")
 	other, err := json.Marshal(map[string]any{"checks": 1, "target": "other", "calls": []any{}})
 	if err != nil {
 		t.Fatal(err)

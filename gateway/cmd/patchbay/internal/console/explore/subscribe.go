@@ -3,14 +3,12 @@ package explore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
@@ -47,8 +45,8 @@ func (e *explorer) actSubscribe(r *page.Request) (*page.Outcome, error) {
 	if r.PostFormValue("do") != "end" {
 		maps.DeleteFunc(e.subscriptions, func(_ subscriptionKey, s *subscription) bool { return s.Ended != "" })
 		if len(e.subscriptions) >= maxSubscriptions {
-			return nil, &gateway.Problem{Status: http.StatusConflict, Code: "too_many_subscriptions",
-				Detail: fmt.Sprintf("the console has %d subscriptions: end a subscription first", maxSubscriptions)}
+			return nil, page.Problem(http.StatusConflict, "too_many_subscriptions",
+				"the console has %d subscriptions: end a subscription first", maxSubscriptions)
 		}
 		ctx, cancel := context.WithCancelCause(e.site.Context())
 		s := &subscription{Began: time.Now(), cancel: cancel}
@@ -74,11 +72,7 @@ func (e *explorer) update(change func()) {
 
 // watch subscribes, and returns why the subscription ended.
 func (e *explorer) watch(ctx context.Context, s *subscription, key subscriptionKey, p *mcp.Principal) error {
-	transport, err := e.opts.Connect(ctx, key.server, p)
-	if err != nil {
-		return err
-	}
-	client, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: e.site.Logger})
+	client, err := e.catalogues.client(ctx, key.server, p)
 	if err != nil {
 		return err
 	}

@@ -83,11 +83,7 @@ func (e *explorer) suggest(r *page.Request, ed *editor) (pressed bool, err error
 func (e *explorer) complete(r *page.Request, server string, p *mcp.CompleteParams) (*mcp.Completion, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), suggestTimeout)
 	defer cancel()
-	transport, err := e.opts.Connect(ctx, server, r.Principal)
-	if err != nil {
-		return nil, err
-	}
-	client, err := mcp.Connect(ctx, transport, &mcp.ClientOptions{Logger: e.site.Logger})
+	client, err := e.catalogues.client(ctx, server, r.Principal)
 	if err != nil {
 		return nil, err
 	}

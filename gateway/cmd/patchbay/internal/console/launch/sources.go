@@ -42,7 +42,7 @@ func (s *Sources) AnswerAll(c *hosting.Config) {
 		if before != nil {
 			before(o)
 		}
-		s.questions.Answer(&o.Client)
+		s.questions.Answer(&o.Client, nil)
 	}
 }
 

@@ -101,10 +101,12 @@ func (d *Desk) Allow(ctx context.Context, q *Question) error {
 	return err
 }
 
-// Answer sets the functions of options that answer questions, for the options of a client whose
-// questions belong to no run.
-func (d *Desk) Answer(o *mcp.ClientOptions) {
-	from := func(ctx context.Context) Origin { return Origin{Server: host.ServerFrom(ctx)} }
+// Answer sets the functions of options that answer questions, for a client whose questions belong
+// to an origin. A nil from means that they belong to no run.
+func (d *Desk) Answer(o *mcp.ClientOptions, from func(ctx context.Context) Origin) {
+	if from == nil {
+		from = func(ctx context.Context) Origin { return Origin{Server: host.ServerFrom(ctx)} }
+	}
 	o.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return d.Elicit(ctx, from(ctx), p)
 	}

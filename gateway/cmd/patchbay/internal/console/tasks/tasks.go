@@ -69,22 +69,23 @@ func New(site *page.Site) *page.Screen {
 	}}
 }
 
-// A task is a task of GET /tasks.
-type task struct {
+// A Task is a task of GET /tasks.
+type Task struct {
 	status.Task
 	Caller struct{ Subject, Issuer string } `json:"caller"`
+	Handle string                           `json:"handle"` // only of a task of the person
 	Result json.RawMessage                  `json:"result"`
 	Role   page.Role
 }
 
 // Element returns the id of the row.
-func (t *task) Element() string { return "task-" + page.ElementID(t.ID) }
+func (t *Task) Element() string { return "task-" + page.ElementID(t.ID) }
 
 // Operates reports whether the person may read the texts of the task and end the task.
-func (t *task) Operates() bool { return t.Role.Grants(page.RoleOperator) }
+func (t *Task) Operates() bool { return t.Role.Grants(page.RoleOperator) }
 
 // Kind returns the class of the status, which selects its colour and symbol.
-func (t *task) Kind() string {
+func (t *Task) Kind() string {
 	switch t.Status {
 	case "working":
 		return "busy"
@@ -99,15 +100,15 @@ func (t *task) Kind() string {
 }
 
 // Words returns the status in words.
-func (t *task) Words() string { return strings.ReplaceAll(t.Status, "_", " ") }
+func (t *Task) Words() string { return strings.ReplaceAll(t.Status, "_", " ") }
 
 // HasEnded reports whether the task cannot change any more.
-func (t *task) HasEnded() bool {
+func (t *Task) HasEnded() bool {
 	return t.HasResult || t.Status == "cancelled" || t.Status == "unknown"
 }
 
 // Left returns the time until the server may forget the task.
-func (t *task) Left() string {
+func (t *Task) Left() string {
 	if t.Expires.IsZero() {
 		return "no limit"
 	}
@@ -124,13 +125,13 @@ func (t *task) Left() string {
 }
 
 // Frames returns the URL of the exchanges of the task, whose messages contain its id.
-func (t *task) Frames() (string, error) {
+func (t *Task) Frames() (string, error) {
 	return page.Link("/traffic", "q", "server:"+strconv.Quote(t.Server)+" text:"+strconv.Quote(t.TaskID))
 }
 
 // A tasksPage is the data of templates/tasks.html.
 type tasksPage struct {
-	Tasks      []*task `json:"tasks"`
+	Tasks      []*Task `json:"tasks"`
 	NextCursor int     `json:"nextCursor"`
 	Refresh    string
 	Next       string // the URL of older tasks, or ""
@@ -196,7 +197,7 @@ func (s *screen) ask(ids []string) {
 
 // A resultPage is the data of templates/result.html.
 type resultPage struct {
-	*task
+	*Task
 	Parts   []part
 	JSON    string
 	Cut     bool // JSON contains only the beginning
@@ -217,13 +218,14 @@ type part struct{ Kind, Text string }
 
 // result shows the result of a task. Results contain the data of their callers, so they require an operator.
 func (s *screen) result(r *page.Request) (*page.View, error) {
-	p := &resultPage{task: &task{Role: r.Role}}
-	if err := check(r, r.URL.Query().Get("task")); err != nil {
+	t, err := Find(r, r.URL.Query().Get("task"))
+	if err != nil {
 		return nil, err
 	}
-	if err := r.Post("/tasks/"+url.PathEscape(r.URL.Query().Get("task"))+":result", nil, p.task); err != nil {
+	if err := r.Post("/tasks/"+url.PathEscape(t.ID)+":result", nil, t); err != nil {
 		return nil, err
 	}
+	p := &resultPage{Task: t}
 	if len(p.Result) <= maxShown {
 		_ = json.Unmarshal(p.Result, &p.Content) // after an error, the page shows only the JSON
 	}
@@ -241,30 +243,33 @@ func (s *screen) result(r *page.Request) (*page.View, error) {
 	return &page.View{Title: "Result of " + p.Tool, Template: "result", Data: p}, nil
 }
 
-// check returns an error for the task of a server that the person may not use.
-func check(r *page.Request, id string) error {
+// Find returns a task of a server that the person may use. It sends no request to the server.
+func Find(r *page.Request, id string) (*Task, error) {
 	p := tasksPage{NextCursor: -1}
-	for after := 0; p.NextCursor != 0 && r.Principal != nil; after = p.NextCursor {
+	for after := 0; p.NextCursor != 0; after = p.NextCursor {
 		p = tasksPage{}
 		if err := r.Get(fmt.Sprintf("/tasks?cursor=%d&limit=%d", after, pageSize), &p); err != nil {
-			return err
+			return nil, err
 		}
 		for _, t := range p.Tasks {
 			if t.ID == id && !r.Opens(t.Server) {
-				return servers.Unknown(t.Server)
+				return nil, servers.Unknown(t.Server)
+			} else if t.ID == id {
+				return t, nil
 			}
 		}
 	}
-	return nil
+	return nil, page.Problem(http.StatusNotFound, "unknown_task", "no such task: the gateway was restarted, or the "+
+		"task expired")
 }
 
 // cancel asks the server of a task to end it.
 func (s *screen) cancel(r *page.Request) (*page.Outcome, error) {
-	var t task
-	if err := check(r, r.PostFormValue("task")); err != nil {
+	t, err := Find(r, r.PostFormValue("task"))
+	if err != nil {
 		return nil, err
 	}
-	err := r.Post("/tasks/"+url.PathEscape(r.PostFormValue("task"))+":cancel", nil, &t)
+	err = r.Post("/tasks/"+url.PathEscape(t.ID)+":cancel", nil, t)
 	if p, ok := errors.AsType[*gateway.Problem](err); ok && p.Code == "task_ended" {
 		return &page.Outcome{Location: "/tasks", Message: "The task had ended already."}, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
@@ -28,7 +29,7 @@ import (
 
 // newSite serves a console of a gateway whose server jobs asks for a region, and then waits. start calls a tool
 // as a task of the principal ann.
-func newSite(t *testing.T, role page.Role) (s *consoletest.Site, start func(tool string) *tasks.Handle) {
+func newSite(t *testing.T, person string, role page.Role) (s *consoletest.Site, start func(tool string) *tasks.Handle) {
 	t.Helper()
 	jobs := mcp.NewServer("jobs", "1", nil)
 	ts := tasks.NewServer(jobs, nil)
@@ -38,8 +39,8 @@ func newSite(t *testing.T, role page.Role) (s *consoletest.Site, start func(tool
 		}
 	})
 	tasks.AddTool(ts, &mcp.Tool{Name: "deploy"}, nil, func(ctx context.Context, _ struct{}) (string, error) {
-		_, err := mcp.Ask[bool](ctx, "sure", "Which <region>?", nil)
-		return "", err
+		region, err := mcp.Ask[string](ctx, "region", "Which <region>?", nil)
+		return "deployed to " + region, err
 	})
 	tasks.AddTool(ts, &mcp.Tool{Name: "build"}, nil, func(context.Context, struct{}) (string, error) {
 		return "built <all>", nil
@@ -52,7 +53,14 @@ func newSite(t *testing.T, role page.Role) (s *consoletest.Site, start func(tool
 	s = consoletest.New(t, func(o *console.Options) {
 		o.Admin = g.AdminClient
 		o.Authenticate = func(*http.Request) (*mcp.Principal, page.Role, error) {
-			return &mcp.Principal{Subject: "bob"}, role, nil
+			return &mcp.Principal{Subject: person}, role, nil
+		}
+		o.Connect = func(_ context.Context, server string, p *mcp.Principal) (mcp.Transport, error) {
+			handler, err := g.CallerEndpoint(p, gateway.Route{Server: server})
+			if err != nil {
+				return nil, err
+			}
+			return mcp.InMemory(handler), nil
 		}
 	})
 	c := mcptest.Dial(t, h.For(&policy.Caller{Principal: &mcp.Principal{Subject: "ann"}}),
@@ -76,7 +84,7 @@ var taskID = regexp.MustCompile(`name="task" value="([^"]+)"`)
 // An operator sees the question of a task that its caller does not poll, cancels the task, and reads results.
 func TestOperatorCancelsTasksAndReadsResults(t *testing.T) {
 	mcptest.NoLeaks(t)
-	s, start := newSite(t, page.RoleOperator)
+	s, start := newSite(t, "bob", page.RoleOperator)
 	v := s.Guest()
 	if text := v.See("/tasks"); !strings.Contains(text, "No caller has created a task") {
 		t.Errorf("without tasks: got %s", text)
@@ -89,8 +97,12 @@ func TestOperatorCancelsTasksAndReadsResults(t *testing.T) {
 		}
 	}
 	id := taskID.FindStringSubmatch(text)
-	if id == nil {
-		t.Fatalf("no form: %s", text)
+	if id == nil || strings.Contains(text, "/explore/task") {
+		t.Fatalf("want a form that cancels, and none that answers: %s", text)
+	}
+	if res, _ := v.Send(http.MethodPost, "/explore/task", url.Values{"task": id[1:]}); res.StatusCode !=
+		http.StatusForbidden {
+		t.Errorf("answer the task of another person: got %d, want 403", res.StatusCode)
 	}
 	if to := v.Post("/tasks/cancel", url.Values{"task": id[1:]}); to != "/tasks" {
 		t.Errorf("cancel: went to %s", to)
@@ -123,9 +135,41 @@ func TestOperatorCancelsTasksAndReadsResults(t *testing.T) {
 	}
 }
 
+// A person answers the question of a task that an own client created. An answer to a second press of the button goes to
+// the same run. Another operator cannot answer.
+func TestOwnerAnswersTask(t *testing.T) {
+	mcptest.NoLeaks(t)
+	s, start := newSite(t, "ann", page.RoleOperator)
+	v := s.Guest()
+	handle := start("deploy")
+	text := v.Await("/tasks", "Which &lt;region&gt;?")
+	form := url.Values{"task": taskID.FindStringSubmatch(text)[1:]}
+	if !strings.Contains(text, `action="/explore/task"`) || strings.Contains(text, handle.ID()) {
+		t.Errorf("want a button for the answer, and no id of the task: got %s", text)
+	}
+	run := v.Post("/explore/task", form)
+	asked := v.Await(run, `name="question"`)
+	if again := v.Post("/explore/task", form); again != run {
+		t.Errorf("a second press opened %s, want %s", again, run)
+	}
+	question := regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(asked)
+	v.Post("/inbox/answer", url.Values{"question": question[1:], "action": {"accept"}, "open:": {""},
+		"/value": {"north"}})
+	if text := v.Await(run, "deployed to north"); strings.Contains(text, "Copy as") {
+		t.Errorf("the run offers to copy a call that it did not send: %s", text)
+	}
+	got, err := handle.Wait(t.Context())
+	if err != nil || got.Content[0].(*mcp.TextContent).Text != "deployed to north" {
+		t.Errorf("the client got %+v, %v", got, err)
+	}
+	if res, _ := v.Send(http.MethodPost, "/explore/task", url.Values{"task": {"none"}}); res.StatusCode != 404 {
+		t.Errorf("an unknown task: got %d, want 404", res.StatusCode)
+	}
+}
+
 // A viewer sees tasks without the texts of their servers, and neither cancels tasks nor reads results.
 func TestViewerSeesNoTexts(t *testing.T) {
-	s, start := newSite(t, page.RoleViewer)
+	s, start := newSite(t, "bob", page.RoleViewer)
 	v := s.Guest()
 	start("deploy")
 	text := v.Await("/tasks", "waits for an answer of its caller")
