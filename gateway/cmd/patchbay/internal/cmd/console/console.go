@@ -72,14 +72,12 @@ func NewCmdConsole(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command
 	return o.cmd
 }
 
-// defaultChecks is the file for saved calls. The page names its whole path before it creates it.
-const defaultChecks = "patchbay-checks.json"
-
-// demoName is the name of the demo server beside the servers of the configuration.
-const demoName = "demo"
-
-// shutdownTimeout bounds the wait for requests and tasks at the end.
-const shutdownTimeout = 5 * time.Second
+const (
+	// defaultChecks is the file for saved calls. The page names its whole path before it creates it.
+	defaultChecks   = "patchbay-checks.json"
+	demoName        = "demo"          // of the demo server beside the servers of the configuration
+	shutdownTimeout = 5 * time.Second // bounds the wait for requests and tasks at the end
+)
 
 // open serves the console until ctx ends. No process of a server is left.
 func open(ctx context.Context, o *Options) (err error) {

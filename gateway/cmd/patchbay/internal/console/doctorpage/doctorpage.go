@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
@@ -132,12 +131,11 @@ func (d *Doctor) run(r *page.Request) (*page.Outcome, error) {
 		return nil, err
 	}
 	if login && r.Principal != nil {
-		return nil, &gateway.Problem{Status: http.StatusForbidden,
-			Detail: "the doctor logs only the local user in: log in on the page of the server"}
+		return nil, page.Problem(http.StatusForbidden, "",
+			"the doctor logs only the local user in: log in on the page of the server")
 	}
 	if !d.begin(server, login) {
-		return nil, &gateway.Problem{Status: http.StatusConflict,
-			Detail: "the checks of " + server + " are running already"}
+		return nil, page.Problem(http.StatusConflict, "", "the checks of %s are running already", server)
 	}
 	return &page.Outcome{Location: "/doctor?" + url.Values{"server": {server}}.Encode()}, nil
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/check"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
@@ -64,7 +63,7 @@ func (e *explorer) actSave(r *page.Request) (*page.Outcome, error) {
 		err = e.save(found, call)
 	}
 	if err != nil {
-		return nil, &gateway.Problem{Status: http.StatusConflict, Code: "not_saved", Detail: err.Error()}
+		return nil, page.Problem(http.StatusConflict, "not_saved", "%v", err)
 	}
 	found.update(func(s *runState) { s.Saved = name })
 	return &page.Outcome{Location: found.place().URL(), Message: "Saved " + name + "."}, nil
@@ -126,8 +125,8 @@ func (e *explorer) endedRun(r *page.Request) (*run, runState, error) {
 	}
 	state := found.snapshot()
 	if !state.Phase.Ended() || state.Result == nil && state.Code == 0 {
-		return nil, state, &gateway.Problem{Status: http.StatusConflict, Code: "no_result",
-			Detail: fmt.Sprintf("run %d has no result and no error of the server: there is no call to save", found.ID)}
+		return nil, state, page.Problem(http.StatusConflict, "no_result",
+			"run %d has no result and no error of the server: there is no call to save", found.ID)
 	}
 	return found, state, nil
 }

@@ -15,11 +15,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// demoName is the name of the server in the console.
-const demoName = "demo"
-
-// demoTimeout bounds the end of its console.
-const demoTimeout = 5 * time.Second
+const (
+	demoName    = "demo"          // the name of the server in the console
+	demoTimeout = 5 * time.Second // bounds the end of its console
+)
 
 // Demo serves a console of the demo server until the returned function is called. ring contains
 // the requests of clients.

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/chart"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
@@ -95,8 +94,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	now := time.Now()
 	samples, ok := s.store.read(of, w, now)
 	if !ok {
-		return nil, &gateway.Problem{Status: http.StatusNotFound, Code: "no_series",
-			Detail: "no call of " + of.String() + " since the console started"}
+		return nil, page.Problem(http.StatusNotFound, "no_series", "no call of %s since the console started", of)
 	}
 	p := &metricsPage{Began: s.store.began, Window: windows[w].name, Of: of.String(), AsTable: q.Get("view") == "table"}
 	p.links(s.store.subjects())

@@ -139,9 +139,7 @@ func (q *Question) Summary() string {
 }
 
 // Version returns a text that changes with the question.
-func (q *Question) Version() string {
-	return fmt.Sprint(q.ID, q.Rev, q.Hidden)
-}
+func (q *Question) Version() string { return fmt.Sprint(q.ID, q.Rev, q.Hidden) }
 
 // Fragment returns the part of a page with the question, in its list "questions".
 func (q *Question) Fragment() page.Fragment {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/host/status"
 )
@@ -73,7 +72,7 @@ func Opened(r *page.Request) func(server string) bool {
 	return func(server string) bool { return opened[server] }
 }
 
-// Check returns a [*gateway.Problem] unless there is a server with a name.
+// Check returns a problem unless there is a server with a name.
 func Check(r *page.Request, name string) error {
 	if name == "" {
 		return Unknown(name)
@@ -83,8 +82,7 @@ func Check(r *page.Request, name string) error {
 
 // Unknown returns the error for the name of an unknown server.
 func Unknown(name string) error {
-	return &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_server",
-		Detail: fmt.Sprintf("there is no server %q", name)}
+	return page.Problem(http.StatusNotFound, "unknown_server", "there is no server %q", name)
 }
 
 // Kind returns the class of the state, which selects its colour and symbol.

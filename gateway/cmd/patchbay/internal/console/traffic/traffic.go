@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/check"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/chart"
@@ -282,7 +281,7 @@ func (s screen) export(w http.ResponseWriter, r *page.Request) error {
 		err = write(&text, ids)
 	}
 	if err != nil {
-		return &gateway.Problem{Status: http.StatusBadRequest, Detail: page.ErrorText(err)}
+		return page.Problem(http.StatusBadRequest, "", "%s", page.ErrorText(err))
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", `attachment; filename="`+name+`"`)
@@ -295,7 +294,7 @@ func (s screen) exported(r *page.Request, query, id string) (ids []uint64, err e
 	if id != "" {
 		n, err := strconv.ParseUint(id, 10, 64)
 		if err != nil {
-			return nil, &gateway.Problem{Status: http.StatusBadRequest, Detail: "invalid id: must be a number"}
+			return nil, page.Problem(http.StatusBadRequest, "", "invalid id: must be a number")
 		}
 		if _, _, ok := s.get(r, n); !ok {
 			return nil, fmt.Errorf("exchange %d is not recorded any more", n)
