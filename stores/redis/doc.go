@@ -9,7 +9,7 @@
 //		return err
 //	}
 //	defer store.Close()
-//	sessions := mcphttp.SessionOptions{Events: store.Events()}
+//	sessions := mcphttp.SessionOptions{Store: store.Sessions(), Events: store.Events()}
 //	handler := mcphttp.NewHandler(server, &mcphttp.Options{Sessions: sessions})
 //
 // The URL names one server, the master that Sentinels watch, or several servers of a Cluster:

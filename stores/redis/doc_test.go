@@ -18,7 +18,7 @@ func TestDocOpen(t *testing.T) {
 			return err
 		}
 		defer store.Close()
-		sessions := mcphttp.SessionOptions{Events: store.Events()}
+		sessions := mcphttp.SessionOptions{Store: store.Sessions(), Events: store.Events()}
 		handler := mcphttp.NewHandler(server, &mcphttp.Options{Sessions: sessions})
 		return handler.Shutdown(ctx)
 	}()
