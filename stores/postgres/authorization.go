@@ -18,9 +18,6 @@ const (
 	maxAuthAttempts, maxAuthPause = 200, 10 * time.Millisecond
 )
 
-// anyVersion is the version of a record that a write replaces whatever its version.
-const anyVersion = -1
-
 type authorizationStore struct {
 	*Store
 	ended *atomic.Bool
@@ -50,26 +47,31 @@ func (s authorizationStore) key(kind, key string) ([]byte, error) {
 }
 
 func (s authorizationStore) Get(ctx context.Context, kind, key string) ([]byte, error) {
-	value, _, err := s.get(ctx, kind, key)
+	value, _, err := s.get(ctx, "read record", kind, key)
+	return value, err
+}
+
+func (s authorizationStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
+	value, _, err := s.get(ctx, "take record", kind, key)
 	return value, err
 }
 
 // get returns a record and its version, 0 if the record does not exist or expired.
-func (s authorizationStore) get(ctx context.Context, kind, key string) (value []byte, version int64, err error) {
+func (s authorizationStore) get(ctx context.Context, op, kind, key string) (value []byte, version int64, err error) {
 	id, err := s.key(kind, key)
 	if err != nil || id == nil {
 		return nil, 0, err
 	}
-	return s.value(ctx, "read record", maxAuthValue, id)
+	return s.value(ctx, op, maxAuthValue, id)
 }
 
 func (s authorizationStore) Put(ctx context.Context, kind, key string, value []byte, expires time.Time) error {
-	_, err := s.write(ctx, kind, key, anyVersion, append([]byte{}, value...), expires)
+	_, err := s.write(ctx, kind, key, -1, append([]byte{}, value...), expires)
 	return err
 }
 
-// write writes a record, and reports whether the record had the version. write deletes a record that
-// expired or lacks a value.
+// write writes a record, and reports whether its version was the given version, or -1 for any. write
+// deletes a record that expired or lacks a value.
 func (s authorizationStore) write(ctx context.Context, kind, key string, version int64, value []byte,
 	expires time.Time) (bool, error) {
 	id, err := s.key(kind, key)
@@ -83,29 +85,19 @@ func (s authorizationStore) write(ctx context.Context, kind, key string, version
 	var lifetime *time.Duration // nil means no expiry
 	if !expires.IsZero() {
 		left := time.Until(expires)
-		lifetime = &left
-	}
-	if lifetime != nil && *lifetime <= 0 {
-		value = nil
+		if lifetime = &left; left <= 0 {
+			value = nil
+		}
 	}
 	n, err := s.number(ctx, "write record", len(value), id, version, value, lifetime)
 	return n == 1, err
-}
-
-func (s authorizationStore) GetAndDelete(ctx context.Context, kind, key string) ([]byte, error) {
-	id, err := s.key(kind, key)
-	if err != nil || id == nil {
-		return nil, err
-	}
-	value, _, err := s.value(ctx, "take record", maxAuthValue, id)
-	return value, err
 }
 
 // Update calls change again if the record changed meanwhile.
 func (s authorizationStore) Update(ctx context.Context, kind, key string,
 	change func(old []byte) ([]byte, time.Time, error)) error {
 	for range maxAuthAttempts {
-		old, version, err := s.get(ctx, kind, key)
+		old, version, err := s.get(ctx, "read record", kind, key)
 		if err != nil {
 			return err
 		}

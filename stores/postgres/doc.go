@@ -22,14 +22,11 @@
 //
 // [Open] creates and upgrades the tables in [Options.Schema]. The first user needs the right to
 // create a schema in the database. Each process deletes expired rows, once a minute and in small
-// batches. Entries of the state of hosts do not expire, and their number is limited. Records of an
-// authorization server may lack an expiry. The size of keys and values is limited. The package does
-// not encrypt values.
+// batches. Entries of the state of hosts do not expire; their number is limited, as is the size of
+// all keys and values. The package does not encrypt values.
 //
 // # Failures
 //
-// Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data. The time includes
-// the wait for one of [Options.Connections]. If the server does not answer in time or refuses the
-// operation for now, the error is [ErrUnavailable]. Errors contain the address of the server and
-// never the password.
+// Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data, including the wait
+// for a connection. Then the error is [ErrUnavailable]. Errors never contain the password.
 package postgres

@@ -13,9 +13,7 @@ import (
 
 // Limits of entries: see [state.Store].
 const (
-	maxHostKind  = 64
-	maxHostKey   = 1 << 10
-	maxHostValue = 32 << 20
+	maxHostKind, maxHostKey, maxHostValue = 64, 1 << 10, 32 << 20
 	// maxHostEntries limits the entries of a kind. Concurrent callers may exceed it by a few.
 	maxHostEntries = 100_000
 )
@@ -23,8 +21,8 @@ const (
 type hostStore struct{ *Store }
 
 // HostState returns a store for the state of hosts: pins, grants, and the keys of a gateway. Entries
-// do not expire; a kind contains at most 100,000. A change is durable when the method returns, unless the
-// server turns synchronous_commit or fsync off.
+// do not expire; a kind contains at most 100,000. A change is durable when the method returns,
+// unless the server turns synchronous_commit or fsync off.
 func (s *Store) HostState() state.Store { return hostStore{s} }
 
 func (s hostStore) Get(ctx context.Context, kind, key string) (value []byte, version uint64, err error) {
@@ -34,10 +32,9 @@ func (s hostStore) Get(ctx context.Context, kind, key string) (value []byte, ver
 
 func (s hostStore) CompareAndSet(ctx context.Context, kind, key string, version uint64, value []byte) error {
 	switch {
-	case kind == "" || len(kind) > maxHostKind || !utf8.ValidString(kind):
-		return fmt.Errorf("postgres: invalid kind %.80q: must have 1 to %d bytes of UTF-8", kind, maxHostKind)
-	case key == "" || len(key) > maxHostKey || !utf8.ValidString(key):
-		return fmt.Errorf("postgres: invalid key %.80q: must have 1 to %d bytes of UTF-8", key, maxHostKey)
+	case kind == "" || len(kind) > maxHostKind || key == "" || len(key) > maxHostKey || !utf8.ValidString(kind+"/"+key):
+		return fmt.Errorf("postgres: invalid kind %.80q or key %.80q: must have 1 to %d and 1 to %d bytes of UTF-8",
+			kind, key, maxHostKind, maxHostKey)
 	case len(value) > maxHostValue:
 		return fmt.Errorf("postgres: invalid value of %d bytes: must have at most %d", len(value), maxHostValue)
 	}

@@ -143,7 +143,7 @@ func TestInvalidEntriesAreRefused(t *testing.T) {
 	s := open(t, need(t).url(), opts).HostState()
 	for _, e := range []struct{ kind, key string }{
 		{"", "k"}, {"k", ""}, {strings.Repeat("k", 65), "k"}, {"k", strings.Repeat("k", 1025)}, {"\xff", "k"},
-		{"k", "\xff"},
+		{"k", "\xff"}, {"k\xc3", "\xa9"},
 	} {
 		err := s.CompareAndSet(t.Context(), e.kind, e.key, 0, []byte("v"))
 		if err == nil || errors.Is(err, state.ErrConflict) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
@@ -80,7 +81,7 @@ func (s loginStore) Update(ctx context.Context, key string, change func(old []by
 func (s loginStore) lock(ctx context.Context, key []byte, holder string) ([]byte, error) {
 	for {
 		value, locked, err := s.value(ctx, "lock login", maxLogin, key, holder, loginLease)
-		if context.Cause(ctx) != nil { // the server may have set the lock
+		if err != nil && context.Cause(ctx) != nil { // the server may have set the lock
 			_ = s.unlock(ctx, key, holder)
 		}
 		if err != nil || locked == 1 {
@@ -102,20 +103,15 @@ func (s loginStore) unlock(ctx context.Context, key []byte, holder string) error
 // update checks whether the lock was lost.
 func (s loginStore) keepLock(ctx context.Context, key []byte, holder string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
+	var renewal sync.WaitGroup
+	renewal.Go(func() {
+		for ctx.Err() == nil {
 			select {
 			case <-time.After(renewEvery):
 				_ = s.query(ctx, "renew lock", 0, nil, key, holder, loginLease)
 			case <-ctx.Done():
-				return
 			}
 		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+	})
+	return func() { cancel(); renewal.Wait() }
 }

@@ -87,8 +87,7 @@ func (s *Store) version(ctx context.Context, tx pgx.Tx, known int) (version int,
 const (
 	// sweepEvery is the time between sweeps. A process also sweeps when it opens the store.
 	sweepEvery = time.Minute
-	// sweepBatch limits the rows that a statement deletes, so that no statement takes long.
-	// sweepBatches limits the statements for a table in a sweep.
+	// sweepBatch limits the rows of a statement, and sweepBatches the statements of a table.
 	sweepBatch, sweepBatches = 1000, 1000
 )
 

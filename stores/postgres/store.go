@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,11 +21,9 @@ import (
 )
 
 const (
-	// DefaultTimeout is the default of [Options.Timeout]. A commit waits for the disk of the server,
-	// which a checkpoint can delay by a second.
+	// DefaultTimeout is the default of [Options.Timeout]. A checkpoint can delay a commit by a second.
 	DefaultTimeout = 3 * time.Second
-	// DefaultConnections is the default of [Options.Connections]. A server accepts 100 connections
-	// by default, which are enough for twelve processes.
+	// DefaultConnections is the default of [Options.Connections]. A server accepts 100 by default.
 	DefaultConnections = 8
 	// DefaultSchema is the default of [Options.Schema].
 	DefaultSchema = "patchbay"
@@ -90,10 +89,9 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	switch name := s.opts.Schema; {
 	case len(name) > maxSchema || !utf8.ValidString(name) || strings.Contains(name, "\x00"):
 		return nil, fmt.Errorf("postgres: invalid schema %.200q: must have at most %d bytes of UTF-8", name, maxSchema)
-	case s.opts.Timeout < time.Millisecond:
-		return nil, fmt.Errorf("postgres: invalid timeout %v: must be at least a millisecond", s.opts.Timeout)
-	case s.opts.Connections < 0 || s.opts.Connections > 1<<16:
-		return nil, fmt.Errorf("postgres: invalid connections %d: must be from 1 to %d", s.opts.Connections, 1<<16)
+	case s.opts.Timeout < time.Millisecond || s.opts.Connections < 0 || s.opts.Connections > 1<<16:
+		return nil, fmt.Errorf("postgres: invalid timeout %v or connections %d: must be at least 1 ms, and 1 to %d",
+			s.opts.Timeout, s.opts.Connections, 1<<16)
 	}
 	var err error
 	if s.statements, err = s.texts("sql"); err != nil {
@@ -137,12 +135,9 @@ func (s *Store) connect(url string) error {
 	}
 	addresses := []string{net.JoinHostPort(conn.Host, strconv.Itoa(int(conn.Port)))}
 	for _, other := range conn.Fallbacks {
-		address := net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port)))
-		if address != addresses[len(addresses)-1] { // again without TLS
-			addresses = append(addresses, address)
-		}
+		addresses = append(addresses, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
 	}
-	s.server = strings.Join(addresses, ",")
+	s.server = strings.Join(slices.Compact(addresses), ",") // an address is tried with and without TLS
 	s.pool, err = pgxpool.NewWithConfig(context.Background(), config)
 	return err
 }
@@ -172,23 +167,21 @@ func (s *Store) query(ctx context.Context, op string, size int, each func(pgx.Ro
 	timer := time.AfterFunc(limit, cancel)
 	defer timer.Stop()
 	rows, err := s.pool.Query(bounded, s.statements[op], args...)
-	if err == nil {
-		for err == nil && rows.Next() {
-			timer.Reset(limit)
-			err = each(rows)
-		}
-		rows.Close()
-		err = cmp.Or(err, rows.Err())
+	for err == nil && rows.Next() {
+		timer.Reset(limit)
+		err = each(rows)
 	}
+	rows.Close() // also ends the rows of a failed query
+	err = cmp.Or(err, rows.Err())
 	switch {
-	case err != nil && context.Cause(ctx) != nil:
+	case err == nil:
+		return nil
+	case context.Cause(ctx) != nil:
 		return context.Cause(ctx)
-	case err != nil && bounded.Err() != nil:
+	case bounded.Err() != nil:
 		return fmt.Errorf("%w: %s: %s: not done within %v", ErrUnavailable, s.server, op, limit)
-	case err != nil:
-		return s.failure(op, err)
 	}
-	return nil
+	return s.failure(op, err)
 }
 
 // number runs a statement that returns a number, or no row.
@@ -203,9 +196,8 @@ func (s *Store) value(ctx context.Context, op string, size int, args ...any) (va
 	return value, version, err
 }
 
-// unavailable contains the codes and classes of errors with which a server temporarily refuses an
-// operation: connections, memory and locks, shutdown, a server that only reads, and conflicts of
-// transactions.
+// unavailable contains the codes and classes of temporary errors: connections, resources, locks,
+// shutdown, a server that only reads, and conflicts of transactions.
 var unavailable = map[string]bool{"08": true, "53": true, "55P03": true, "57": true, "25006": true, "40": true}
 
 func (s *Store) failure(op string, err error) error {

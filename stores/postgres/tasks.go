@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -10,11 +11,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-const (
-	// unfinishedBatch limits the tasks that Unfinished reads at once. A batch also contains at most
-	// [tasks.MaxRecord] bytes.
-	unfinishedBatch = 256
-)
+// unfinishedBatch limits the tasks that Unfinished reads at once.
+const unfinishedBatch = 256
 
 type taskStore struct {
 	*Store
@@ -41,11 +39,8 @@ func (s taskStore) Create(ctx context.Context, r tasks.Record) error {
 
 func (s taskStore) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
 	found, err := s.read(ctx, "read task", s.server, []byte(id), digest(owner))
-	switch {
-	case err != nil:
-		return tasks.Record{}, err
-	case len(found) == 0:
-		return tasks.Record{}, tasks.ErrUnknown
+	if err != nil || len(found) == 0 {
+		return tasks.Record{}, cmp.Or(err, tasks.ErrUnknown)
 	}
 	return found[0], nil
 }
@@ -87,10 +82,7 @@ func (s taskStore) read(ctx context.Context, op string, args ...any) (found []ta
 		found = append(found, r)
 		return err
 	}, args...)
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
+	return found, err
 }
 
 func (s taskStore) Count(ctx context.Context, owner string) (n int, size int64, err error) {
