@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -36,9 +37,7 @@ var catalogueMethods = map[string][2]string{"tools": {"tools/list", "tools"}, "p
 	"resources": {"resources/list", "resources"}, "templates": {"resources/templates/list", "resourceTemplates"}}
 
 func (r *adminRequest) catalogue(q *catalogueQuery) (*cataloguePage, error) {
-	if q.Kind == "" {
-		q.Kind = "tools"
-	}
+	q.Kind = cmp.Or(q.Kind, "tools")
 	method := catalogueMethods[q.Kind]
 	params := map[string]any{}
 	if q.Cursor != "" {

@@ -120,9 +120,7 @@ func New(h *host.Host, o *Options) *Gateway {
 	if o != nil {
 		g.opts = *o
 	}
-	if g.opts.Logger == nil {
-		g.opts.Logger = slog.Default()
-	}
+	g.opts.Logger = cmp.Or(g.opts.Logger, slog.Default())
 	if g.opts.HTTP.Logger == nil {
 		g.opts.HTTP.Logger = g.opts.Logger
 	}

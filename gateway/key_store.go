@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -127,9 +128,7 @@ func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error)
 	if len(all) >= maxKeys {
 		return "", fmt.Errorf("gateway: %d keys: revoke those that are not used before a new one", len(all))
 	}
-	if k.Subject == "" {
-		k.Subject = k.Name
-	}
+	k.Subject = cmp.Or(k.Subject, k.Name)
 	k.Generation = rand.Text()
 	for i := range all {
 		if all[i].Subject == k.Subject {

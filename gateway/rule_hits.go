@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,10 +61,7 @@ func (h *ruleHits) sum(now time.Time) []ruleHit {
 			all[rule] = hit
 		}
 	}
-	list := []ruleHit{}
-	for _, hit := range all {
-		list = append(list, hit)
-	}
+	list := slices.AppendSeq([]ruleHit{}, maps.Values(all))
 	slices.SortFunc(list, func(a, b ruleHit) int { return cmp.Compare(a.Rule, b.Rule) })
 	return list
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
@@ -166,11 +167,7 @@ func (s *subscribing) addTasks(ctx context.Context, value []byte, of func(*upstr
 // open subscribes at the server, and returns the topics that the server accepted.
 func (l *topicListener) open(ctx context.Context) (agreed map[string]json.RawMessage, stop func()) {
 	if len(l.tasks) > 0 {
-		var ids []string
-		for id := range l.tasks {
-			ids = append(ids, id)
-		}
-		slices.Sort(ids)
+		ids := slices.Sorted(maps.Keys(l.tasks))
 		l.filter.Topics[topicTasks], _ = json.Marshal(ids) // strings always encode
 	}
 	h := l.view.host

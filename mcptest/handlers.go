@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -73,11 +74,7 @@ func (r *tracker) names() (names []string, now time.Time) {
 	now = time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]served, 0, len(r.running))
-	for _, s := range r.running {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b served) int {
+	all := slices.SortedFunc(maps.Values(r.running), func(a, b served) int {
 		return cmp.Or(a.began.Compare(b.began), strings.Compare(a.name, b.name))
 	})
 	for _, s := range all {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,10 +82,5 @@ func goroutines() map[string]string {
 // isTesting reports whether a goroutine belongs to package testing or the runtime.
 func isTesting(stack string) bool {
 	ours := []string{"created by testing.", "created by runtime.", "created by os/signal.", "testing.(*M).Run("}
-	for _, part := range ours {
-		if strings.Contains(stack, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ours, func(part string) bool { return strings.Contains(stack, part) })
 }

@@ -4,10 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
@@ -25,11 +25,8 @@ func (c *chain) resume() (ok bool, torn int64, err error) {
 	if err != nil {
 		return false, 0, err
 	}
-	names := make([]string, 0, len(all))
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return strings.Compare(b, a) }) // they begin with a time
+	names := slices.Sorted(maps.Keys(all)) // they begin with a time
+	slices.Reverse(names)
 	for _, name := range names[:min(len(names), maxResume)] {
 		lock, err := filelock.Open(filepath.Join(c.opts.Dir, name+lockSuffix))
 		if errors.Is(err, filelock.ErrLocked) {

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
@@ -105,9 +106,7 @@ func Verify(dir string, o *VerifyOptions) (*Report, error) {
 	if o != nil {
 		v.VerifyOptions = *o
 	}
-	if v.HeadDir == "" {
-		v.HeadDir = dir
-	}
+	v.HeadDir = cmp.Or(v.HeadDir, dir)
 	heads, err := v.heads() // first, so that it is not newer than the files
 	if err != nil {
 		return nil, err

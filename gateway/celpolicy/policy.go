@@ -8,6 +8,7 @@
 package celpolicy
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -220,10 +221,7 @@ func (p *Policy) applyStandard(a *policy.Action, d *policy.Decision) {
 // apply applies a rule that matches. It reports whether the rule decided.
 func (p *Policy) apply(ctx context.Context, r *rule, a *policy.Action, failed error, d *policy.Decision) bool {
 	if r.Mode == "dry-run" {
-		what := r.Do
-		if what == "" {
-			what = "redact"
-		}
+		what := cmp.Or(r.Do, "redact")
 		d.DryRun = append(d.DryRun, what+" by rule "+r.Name)
 		return false
 	}

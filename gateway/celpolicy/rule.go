@@ -60,12 +60,7 @@ func variableOf(name string) *variable {
 
 // variableIndex returns the index of a variable in variables, or -1.
 func variableIndex(name string) int {
-	for i := range variables {
-		if variables[i].name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(variables[:], func(v variable) bool { return v.name == name })
 }
 
 const (

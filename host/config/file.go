@@ -16,6 +16,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,9 +173,7 @@ const PathEnv = "PATCHBAY_CONFIG"
 // user's configuration directory, and the project files .mcp.json and mcp.json in the current
 // directory. The user's own file comes first, so no project can replace one of its servers.
 func Paths(path string) []string {
-	if path == "" {
-		path = os.Getenv(PathEnv)
-	}
+	path = cmp.Or(path, os.Getenv(PathEnv))
 	if path != "" {
 		return []string{path}
 	}

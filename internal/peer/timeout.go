@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -34,9 +35,7 @@ type Timeout struct {
 // Start starts the time of t, which is a child of ctx. When a limit is exceeded, t ends with the
 // cause. The caller must call Stop in the end.
 func (t *Timeout) Start(ctx context.Context, limits TimeLimits, cause error) {
-	if limits.Idle == 0 {
-		limits.Idle = limits.Total
-	}
+	limits.Idle = cmp.Or(limits.Idle, limits.Total)
 	now := time.Now()
 	t.mu.Lock() // until the timer is set: it may fire at once
 	defer t.mu.Unlock()

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	stdjson "encoding/json"
 	"reflect"
@@ -248,9 +249,7 @@ func filledFields(t reflect.Type, around []reflect.Type) (fields []filledField, 
 			continue
 		}
 		name, options, more := strings.Cut(tag, ",")
-		if name == "" {
-			name = f.Name
-		}
+		name = cmp.Or(name, f.Name)
 		fill := fillerOf(f.Type, around)
 		known := !more || options == "omitempty" || options == "omitzero"
 		plain := known && name != "-" && !strings.ContainsAny(name, "\\'\"`") && utf8.ValidString(name)

@@ -3,6 +3,7 @@ package sse
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -193,9 +194,7 @@ func (r *Reader) endEvent() (Event, bool) {
 	if r.line == 0 {
 		return Event{}, false
 	}
-	if e.Type == "" {
-		e.Type = DefaultType
-	}
+	e.Type = cmp.Or(e.Type, DefaultType)
 	data := r.buf[:r.line-1]
 	r.buf, r.line = r.buf[:0], 0
 	if len(data) <= smallEvent {

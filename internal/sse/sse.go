@@ -86,14 +86,7 @@ func Append(dst []byte, e Event) ([]byte, error) {
 }
 
 // isLine reports whether a field can contain the value: it contains no NUL and no line break.
-func isLine(value string) bool {
-	for i := range len(value) {
-		if c := value[i]; c == 0 || c == '\n' || c == '\r' {
-			return false
-		}
-	}
-	return true
-}
+func isLine(value string) bool { return !strings.ContainsAny(value, "\x00\n\r") }
 
 // AppendComment appends text to dst as a comment, which readers ignore. It keeps an idle connection
 // open. Every line of text becomes a comment line.

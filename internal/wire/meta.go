@@ -72,12 +72,7 @@ func (r Revision) ReservesMeta(key string) bool {
 	if r.Has(MetaSecondLabel) {
 		return len(labels) > 1 && protocolLabel(labels[1])
 	}
-	for _, label := range labels[:len(labels)-1] {
-		if protocolLabel(label) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(labels[:len(labels)-1], protocolLabel)
 }
 
 func protocolLabel(label string) bool { return label == "mcp" || label == "modelcontextprotocol" }

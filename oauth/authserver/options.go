@@ -196,9 +196,7 @@ func (o *Options) setDefaults(issuer *url.URL) {
 	o.Lifetimes.RefreshGrace = cmp.Or(o.Lifetimes.RefreshGrace, defaultRefreshGrace)
 	o.Lifetimes.Key = cmp.Or(o.Lifetimes.Key, defaultKeyLifetime)
 	o.Registration.MaxUnused = cmp.Or(o.Registration.MaxUnused, defaultMaxUnused)
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Resources = slices.Clone(o.Resources)
 	for i := range o.Resources {
 		r := &o.Resources[i]

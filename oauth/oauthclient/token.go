@@ -1,6 +1,7 @@
 package oauthclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -442,9 +443,7 @@ func (e *tokenEndpoint) refresh(ctx context.Context, old *TokenSet) (*TokenSet, 
 	if err != nil {
 		return nil, err
 	}
-	if fresh.RefreshToken == "" {
-		fresh.RefreshToken = old.RefreshToken
-	}
+	fresh.RefreshToken = cmp.Or(fresh.RefreshToken, old.RefreshToken)
 	if len(fresh.Scopes) == 0 {
 		fresh.Scopes = old.Scopes
 	}

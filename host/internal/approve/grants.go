@@ -1,6 +1,7 @@
 package approve
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -108,10 +109,7 @@ func (p *approving) grantKey(scope approval.Answer) string {
 	if scope == approval.Session {
 		session = p.session
 	}
-	rule := p.c.Decision.RuleID
-	if rule == "" {
-		rule = p.c.Decision.Rule
-	}
+	rule := cmp.Or(p.c.Decision.RuleID, p.c.Decision.Rule)
 	sum := sha256.Sum256([]byte(server.JoinKey(p.c.Action.Caller.Key(), p.c.Action.Caller.Profile, p.c.Action.Server,
 		p.c.Server.Program(), p.c.Action.Method, p.c.Action.Target, rule, session)))
 	return hex.EncodeToString(sum[:])

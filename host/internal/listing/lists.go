@@ -2,6 +2,7 @@ package listing
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -87,10 +88,7 @@ func (l *Lists) RemoveListener(to Listener) {
 // Notify makes the listeners read the lists again.
 func (l *Lists) Notify() {
 	l.mu.Lock()
-	all := make([]Listener, 0, len(l.listeners))
-	for to := range l.listeners {
-		all = append(all, to)
-	}
+	all := slices.Collect(maps.Keys(l.listeners))
 	l.mu.Unlock()
 	for _, to := range all {
 		to.ListsChanged()

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -315,9 +316,7 @@ func (c *Credential) logIn(ctx context.Context, scopes []string, a oauthclient.A
 	if now, err := c.transport.Status(ctx); err == nil && now != nil && len(scopes) > 0 {
 		o.Scopes = append(o.Scopes, now.Scopes...) // to add scopes, all are requested
 	}
-	if o.Client.Metadata.Name == "" {
-		o.Client.Metadata.Name = "Patchbay"
-	}
+	o.Client.Metadata.Name = cmp.Or(o.Client.Metadata.Name, "Patchbay")
 	o.Client.Metadata.ApplicationType = "native"
 	if strings.HasPrefix(c.server.logins.URL(), "https:") {
 		o.Client.Metadata.ApplicationType = "web"
@@ -380,9 +379,7 @@ func (s *Server) oauthOptions(e *server.Server, p *mcp.Principal) oauthclient.Tr
 	}
 	o.Scopes = append(slices.Clone(o.Scopes), set.Scopes...)
 	o.WholeOrigin = true // all requests are of MCP; HTTP+SSE servers choose other paths
-	if o.Logger == nil {
-		o.Logger = s.logins.opts.Logger
-	}
+	o.Logger = cmp.Or(o.Logger, s.logins.opts.Logger)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -144,10 +145,7 @@ func (t searcher) search(ctx context.Context, req *mcp.Request, args *searchArgu
 	if err != nil {
 		return nil, err
 	}
-	limit := min(max(args.Limit, 0), maxFound)
-	if limit == 0 {
-		limit = defaultFound
-	}
+	limit := cmp.Or(min(max(args.Limit, 0), maxFound), defaultFound)
 	return found(t.toolsOf(req).usable(m.Catalogue.Search(args.Query, limit))), nil
 }
 

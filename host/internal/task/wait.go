@@ -1,10 +1,13 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -107,9 +110,7 @@ func waitSenderFor(req *mcp.Request, t *Task, w *taskWait) waitSender {
 	return func(ctx context.Context, members []byte, at Place) (mcp.RawResult, Place, error) {
 		inner := inner
 		inner.Params = append(append(jsonscan.AppendQuote([]byte(`{"taskId":`), t.ID), members...), '}')
-		if at.Instance == "" {
-			at.Instance = t.Instance
-		}
+		at.Instance = cmp.Or(at.Instance, t.Instance)
 		at.Class, at.Waiter = t.Class, "task "+t.Handle
 		res, used, err := t.Send(ctx, &inner, at)
 		raw, ok := res.(mcp.RawResult)
@@ -332,10 +333,7 @@ func (w *taskWait) end(raw mcp.RawResult, err error) {
 // notify passes the progress of the task to the requests that wait for it, each under its own token.
 func (w *taskWait) notify(ctx context.Context, method string, params json.RawMessage) error {
 	w.table.mu.Lock()
-	var requests []*mcp.Request
-	for req := range w.attached {
-		requests = append(requests, req)
-	}
+	requests := slices.Collect(maps.Keys(w.attached))
 	w.table.mu.Unlock()
 	for _, req := range requests {
 		own := params

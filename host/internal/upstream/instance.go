@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,10 +168,7 @@ func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err er
 
 // unavailable returns the error of requests while a start is delayed.
 func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
-	last := i.err
-	if last == nil {
-		last = i.pool.up.delayed
-	}
+	last := cmp.Or(i.err, i.pool.up.delayed)
 	e := *last
 	e.RetryAfter = wait
 	if i.state == status.CrashLoop {

@@ -220,10 +220,5 @@ func (u *Server) evictPoolLocked() {
 
 // PoolsOf returns the pools whose requests the login of a principal authorizes.
 func (u *Server) PoolsOf(p *mcp.Principal) (all []*Pool) {
-	for _, pool := range u.AllPools() {
-		if u.logins.Authorizes(p, pool.Caller()) {
-			all = append(all, pool)
-		}
-	}
-	return all
+	return slices.DeleteFunc(u.AllPools(), func(pool *Pool) bool { return !u.logins.Authorizes(p, pool.Caller()) })
 }

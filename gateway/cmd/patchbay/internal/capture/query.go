@@ -189,12 +189,7 @@ func (q *Query) matches(x *Exchange, frames []Frame) bool {
 	if q.only != nil && !q.only(x) {
 		return false
 	}
-	for i := range q.terms {
-		if t := &q.terms[i]; t.matches(x, frames) == t.not {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(q.terms, func(t term) bool { return t.matches(x, frames) == t.not })
 }
 
 func (t *term) matches(x *Exchange, frames []Frame) bool {

@@ -123,9 +123,7 @@ func (r *Ring) end(id uint64, status string) {
 	r.update(id, func(x *Exchange) {
 		if !x.IsOver() {
 			x.Status, x.End = status, since(x, now)
-			if x.FirstByte == 0 {
-				x.FirstByte = x.End
-			}
+			x.FirstByte = cmp.Or(x.FirstByte, x.End)
 		}
 	})
 }

@@ -170,9 +170,7 @@ const (
 // Access is set.
 func New(o *Options) (*Console, error) {
 	c := &Console{opts: *o, paths: map[string][]*route{}, streams: make(chan struct{}, maxStreams)}
-	if c.opts.Logger == nil {
-		c.opts.Logger = slog.Default()
-	}
+	c.opts.Logger = cmp.Or(c.opts.Logger, slog.Default())
 	c.opts.ViewOrigin = strings.TrimRight(c.opts.ViewOrigin, "/")
 	if at, isDefault := strings.CutSuffix(c.opts.ViewOrigin, ":443"); isDefault && strings.HasPrefix(at, "https:") {
 		c.opts.ViewOrigin = at // as in the header Host of browsers

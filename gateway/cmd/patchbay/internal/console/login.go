@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -241,9 +242,7 @@ func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 		return nil
 	}
 	http.SetCookie(w, cookie)
-	if next == "" {
-		next = c.opts.Home
-	}
+	next = cmp.Or(next, c.opts.Home)
 	if isScript(r.Request) {
 		writeJSON(w, http.StatusOK, &response{Location: next})
 		return nil

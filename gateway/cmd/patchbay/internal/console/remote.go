@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -76,9 +77,7 @@ func (c remote) finishIdentity(w http.ResponseWriter, r *page.Request) error {
 	gone.Name += attemptSuffix
 	http.SetCookie(w, gone)
 	http.SetCookie(w, c.logins.add(r.Request, person))
-	if next == "" {
-		next = c.opts.Home
-	}
+	next = cmp.Or(next, c.opts.Home)
 	w.Header().Set("Refresh", "0; url="+next)
 	c.showView(w, r, nil, http.StatusOK, &page.View{Title: "Logged in", Template: "loggedin", Data: next})
 	return nil

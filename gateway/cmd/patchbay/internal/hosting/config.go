@@ -1,6 +1,7 @@
 package hosting
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,9 +213,7 @@ func GatewayAddr(settings *config.File, addr string) string {
 		listen, _ := rawjson.Get(settings.Extra["patchbay"], "listen") // the host validates it
 		addr, _ = rawjson.Unquote(listen)
 	}
-	if addr == "" {
-		addr = DefaultGatewayAddr
-	}
+	addr = cmp.Or(addr, DefaultGatewayAddr)
 	return observe.WithLoopbackHost(addr)
 }
 

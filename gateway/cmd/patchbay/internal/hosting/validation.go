@@ -3,6 +3,7 @@ package hosting
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -249,9 +250,7 @@ func configVariables(s *config.Server) map[string]bool {
 	all := map[string]bool{}
 	texts := append([]string{s.Command, s.EnvFile, s.Dir, s.URL}, s.Args...)
 	for _, values := range []map[string]string{s.Env, s.Header} {
-		for _, value := range values {
-			texts = append(texts, value)
-		}
+		texts = slices.AppendSeq(texts, maps.Values(values))
 	}
 	for _, text := range texts {
 		for _, m := range plainVariable.FindAllStringSubmatch(strings.ReplaceAll(text, "${$}{", ""), -1) {

@@ -2,6 +2,7 @@ package question
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -144,9 +145,7 @@ func sampleResult(output []byte) (*mcp.CreateMessageResult, error) {
 			if err := json.Unmarshal(text, r); err != nil {
 				return nil, fmt.Errorf("invalid CreateMessageResult: %w", err)
 			}
-			if r.Model == "" {
-				r.Model = "unknown" // the member is required
-			}
+			r.Model = cmp.Or(r.Model, "unknown") // the member is required
 			return r, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ func (p *Finder) AskInput(ctx context.Context, server string, in *config.Input) 
 
 // chooseInput returns the value that an answer means.
 func chooseInput(in *config.Input, line string) (string, error) {
-	if line == "" {
-		line = in.Default
-	}
+	line = cmp.Or(line, in.Default)
 	number, err := strconv.Atoi(line)
 	switch {
 	case line == "":

@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -187,10 +188,7 @@ func (e *Exporters) Stop() {
 	if e.log == nil {
 		return
 	}
-	timeout := e.opts.StopTimeout
-	if timeout == 0 {
-		timeout = defaultStopTimeout
-	}
+	timeout := cmp.Or(e.opts.StopTimeout, defaultStopTimeout)
 	timer := time.AfterFunc(timeout, func() { e.giveUp(errStopped) })
 	defer timer.Stop()
 	var wait sync.WaitGroup

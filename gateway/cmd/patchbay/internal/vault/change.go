@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -41,9 +42,7 @@ func (v *Vault) ChangeKey(ctx context.Context, location, passphrase string) erro
 		return err
 	}
 	next := &metadata{Version: changedVersion, ID: hex.EncodeToString(random(16))}
-	if location == "" {
-		location = m.Key
-	}
+	location = cmp.Or(location, m.Key)
 	if location == InFile {
 		next.KeyFile = next.ID + ".key" // beside the old file, which a crash may leave in use
 	}

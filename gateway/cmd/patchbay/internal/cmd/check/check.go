@@ -3,6 +3,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -127,9 +128,7 @@ func (o *Options) options(file *check.File) *check.Options {
 				return context.Cause(ctx)
 			}
 			defer func() { <-o.Ask.Lock }()
-			if name == "" {
-				name = byFlag
-			}
+			name = cmp.Or(name, byFlag)
 			o.Flags.Answers, o.Ask.Answers = name, nil
 			if name != "" {
 				o.Ask.Answers, err = question.LoadAnswers(ctx, name)

@@ -1,8 +1,10 @@
 package pins
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -169,17 +171,9 @@ func memberNames(a, b json.RawMessage) []string {
 		}
 		return len(first)
 	}
-	var names []string
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d := rank(a) - rank(b); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+	return slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+		return cmp.Or(rank(a)-rank(b), strings.Compare(a, b))
 	})
-	return names
 }
 
 // linesOf returns the lines of a value: of a text its sentences, otherwise the indented JSON.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -119,10 +120,7 @@ func recorded(ring *capture.Ring, opened func(server string) bool) (calls []reco
 			left++
 			continue
 		}
-		name := x.Name
-		if name == "" {
-			name = x.Target
-		}
+		name := cmp.Or(x.Name, x.Target)
 		calls = append(calls, recordedCall{action{"call", x.Server, name, arguments, x.Caller, nil}, x.ID, x.Queued})
 	}
 	return calls, left, nil

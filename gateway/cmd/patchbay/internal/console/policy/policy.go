@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -169,9 +170,7 @@ func (p *policyPage) setPolicy(now *inForce) error {
 		}
 	}
 	p.Default, p.Rules, p.Hook = policy.Default, policy.Rules, len(policy.Hook) > 0
-	if p.Default == "" {
-		p.Default = "allow"
-	}
+	p.Default = cmp.Or(p.Default, "allow")
 	for i := range p.Rules {
 		x := &p.Rules[i]
 		x.Place = i + 1

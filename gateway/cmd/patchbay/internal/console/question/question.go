@@ -3,6 +3,7 @@
 package question
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -123,10 +124,7 @@ func (q *Question) CanSend() bool { return q.Draft != nil && q.Draft.result != n
 
 // Summary returns the question in a few words.
 func (q *Question) Summary() string {
-	from := q.Server
-	if from == "" {
-		from = "A server"
-	}
+	from := cmp.Or(q.Server, "A server")
 	switch {
 	case q.App != 0:
 		return "The app of " + from + " asks to " + q.Wish

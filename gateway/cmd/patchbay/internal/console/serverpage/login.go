@@ -1,6 +1,7 @@
 package serverpage
 
 import (
+	"maps"
 	"net/url"
 	"sync"
 	"time"
@@ -46,11 +47,7 @@ func (l *logins) keep(r *page.Request, server string, begun login) {
 	if l.all == nil {
 		l.all = map[[2]string]login{}
 	}
-	for key, old := range l.all {
-		if time.Now().After(old.Expires) {
-			delete(l.all, key)
-		}
-	}
+	maps.DeleteFunc(l.all, func(_ [2]string, old login) bool { return time.Now().After(old.Expires) })
 	l.all[keyOf(r, server)] = begun
 }
 

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	stdjson "encoding/json"
 	"errors"
@@ -201,10 +202,7 @@ func showAudit(f *cmdutil.Factory, e *audit.Entry) {
 	if e.Outcome != "" && e.Outcome != e.Event {
 		what += " " + e.Outcome
 	}
-	name := e.Target
-	if name == "" {
-		name = e.Public
-	}
+	name := cmp.Or(e.Target, e.Public)
 	took := ""
 	if e.Outcome != "" {
 		took = strconv.FormatFloat(e.Millis, 'f', 1, 64) + " ms"
@@ -213,10 +211,7 @@ func showAudit(f *cmdutil.Factory, e *audit.Entry) {
 	if e.Error != nil {
 		note = e.Error.Code + ": " + e.Error.Message
 	}
-	id := e.ID
-	if id == "" {
-		id = recordName(e)
-	}
+	id := cmp.Or(e.ID, recordName(e))
 	cells := []string{e.Time.Local().Format(time.DateTime), what, e.Caller, e.Server, name, took, id, note}
 	for i, text := range cells {
 		if cells[i] = term.Shorten(term.CleanLine(text), term.MaxNameShown); cells[i] == "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -205,7 +206,7 @@ func entryJSON(s *config.Server) []byte {
 	}
 	table := func(name string, values map[string]string) {
 		all := []byte("{}")
-		for _, key := range sortedKeys(values) {
+		for _, key := range slices.Sorted(maps.Keys(values)) {
 			all = rawjson.Set(all, key, rawjson.AppendQuote(nil, values[key]))
 		}
 		if len(values) > 0 {
@@ -231,14 +232,6 @@ func entryJSON(s *config.Server) []byte {
 	return entry
 }
 
-func sortedKeys(m map[string]string) (keys []string) {
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
 // tryServer shows the entry, connects to the new server, and shows its definitions. The inspection
 // is nil with --no-connect.
 func tryServer(ctx context.Context, f *cmdutil.Factory, a *AddOptions, e *configedit.Edit) (*inspection, *AddReport,
@@ -252,7 +245,7 @@ func tryServer(ctx context.Context, f *cmdutil.Factory, a *AddOptions, e *config
 	if err != nil {
 		return nil, nil, exit.UsageError(err)
 	}
-	r := &AddReport{Name: a.Name, Variables: sortedKeys(s.Env), Headers: sortedKeys(s.Header), Does: does(s)}
+	r := &AddReport{Name: a.Name, Variables: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Header)), Does: does(s)}
 	if !f.Flags.JSON {
 		showAddition(f, r, s)
 	}

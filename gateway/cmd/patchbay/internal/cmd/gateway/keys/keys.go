@@ -2,9 +2,11 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -92,11 +94,7 @@ func (o *NewOptions) key(name string, f *config.File) (gateway.Key, error) {
 		return k, err
 	}
 	if o.Profile != "" && settings.Profiles[o.Profile] == nil {
-		var known []string
-		for name := range settings.Profiles {
-			known = append(known, name)
-		}
-		return k, term.UnknownName("profile", o.Profile, slices.Sorted(slices.Values(known)))
+		return k, term.UnknownName("profile", o.Profile, slices.Sorted(maps.Keys(settings.Profiles)))
 	}
 	for _, server := range o.Servers {
 		switch {
@@ -295,9 +293,7 @@ func newKey(ctx context.Context, o *NewOptions) error {
 	case err != nil:
 		return exit.UsageError(err)
 	}
-	if k.Subject == "" {
-		k.Subject = name
-	}
+	k.Subject = cmp.Or(k.Subject, name)
 	k.Created = time.Now().UTC().Truncate(time.Second)
 	hosting.RecordAdmin(ctx, f, c.File, map[string]any{"action": "create key", "key": newKeyReport(&k)})
 	printNewKey(ctx, f, c, &k, secret)

@@ -2,6 +2,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,9 +49,7 @@ var policyMethods = map[string]string{"call": "tools/call", "read": "resources/r
 	"complete": "completion/complete", "list": "tools/list", "result": "tools/call", "question": "tools/call"}
 
 func (c *policyCase) action() *policy.Action {
-	if c.On == "" {
-		c.On = "call"
-	}
+	c.On = cmp.Or(c.On, "call")
 	if c.Method == "" {
 		c.Method = policyMethods[c.On]
 	}
