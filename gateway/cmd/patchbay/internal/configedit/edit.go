@@ -15,6 +15,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/diff"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -135,12 +136,13 @@ func DiffText(path, old, text string) string {
 	if old == text {
 		return ""
 	}
-	ops := diffLines(strings.SplitAfter(old, "\n"), strings.SplitAfter(text, "\n"))
+	steps := maxDiffSteps
+	ops, _ := diff.Complete(linesOf(old), linesOf(text), &steps)
 	const context = 3 // lines
 	var b strings.Builder
 	fmt.Fprintf(&b, "--- %s\n+++ %s\n", path, path)
 	for i := 0; i < len(ops); {
-		for i < len(ops) && ops[i].kind == ' ' {
+		for i < len(ops) && ops[i].Kind == diff.Same {
 			i++
 		}
 		if i == len(ops) {
@@ -148,7 +150,7 @@ func DiffText(path, old, text string) string {
 		}
 		start, end := max(i-context, 0), i
 		for n := i; n < len(ops) && n-end <= 2*context; n++ {
-			if ops[n].kind != ' ' {
+			if ops[n].Kind != diff.Same {
 				end = n
 			}
 		}
@@ -158,90 +160,36 @@ func DiffText(path, old, text string) string {
 	return b.String()
 }
 
-func writeHunk(b *strings.Builder, ops []diffLine, start, end int) {
-	count := func(ops []diffLine, kind byte) (n int) {
+func writeHunk(b *strings.Builder, ops []diff.Line, start, end int) {
+	count := func(ops []diff.Line, kind string) (n int) {
 		for _, op := range ops {
-			if op.kind == ' ' || op.kind == kind {
+			if op.Kind == diff.Same || op.Kind == kind {
 				n++
 			}
 		}
 		return n
 	}
-	at := func(kind byte) string {
+	at := func(kind string) string {
 		n, first := count(ops[start:end], kind), count(ops[:start], kind)+1
 		if n == 0 {
 			first--
 		}
 		return fmt.Sprintf("%d,%d", first, n)
 	}
-	fmt.Fprintf(b, "@@ -%s +%s @@\n", at('-'), at('+'))
+	fmt.Fprintf(b, "@@ -%s +%s @@\n", at(diff.Removed), at(diff.Added))
 	for _, op := range ops[start:end] {
-		b.WriteByte(op.kind)
-		b.WriteString(MaskLine(strings.TrimRight(op.text, "\r\n")) + "\n")
-		if !strings.HasSuffix(op.text, "\n") {
+		b.WriteString(op.Mark + MaskLine(strings.TrimRight(op.Text, "\r\n")) + "\n")
+		if !strings.HasSuffix(op.Text, "\n") {
 			b.WriteString("\\ No newline at end of file\n")
 		}
 	}
 }
 
-// A diffLine is a line of both texts, ' ', or of only the old '-' or the new '+' text.
-type diffLine struct {
-	kind byte
-	text string
-}
+// maxDiffSteps limits the time of a comparison. A larger difference is shown as a single change.
+const maxDiffSteps = 1 << 22
 
-// maxDiffCells limits the table of a comparison. A larger difference is shown as a single change.
-const maxDiffCells = 1 << 22
-
-// diffLines compares two texts line by line, with a longest common subsequence of the lines between
-// their common start and end.
-func diffLines(old, text []string) (ops []diffLine) {
-	trim := func(lines []string) []string {
-		if n := len(lines); n > 0 && lines[n-1] == "" {
-			return lines[:n-1]
-		}
-		return lines
-	}
-	old, text = trim(old), trim(text)
-	for len(old) > 0 && len(text) > 0 && old[0] == text[0] {
-		ops = append(ops, diffLine{' ', old[0]})
-		old, text = old[1:], text[1:]
-	}
-	var after []diffLine
-	for len(old) > 0 && len(text) > 0 && old[len(old)-1] == text[len(text)-1] {
-		after = append(after, diffLine{' ', old[len(old)-1]})
-		old, text = old[:len(old)-1], text[:len(text)-1]
-	}
-	slices.Reverse(after)
-	width := len(text) + 1
-	var common []int // of the rest of both, by the lines before
-	if (len(old)+1)*width <= maxDiffCells {
-		common = make([]int, (len(old)+1)*width)
-		for i := len(old) - 1; i >= 0; i-- {
-			for j := len(text) - 1; j >= 0; j-- {
-				common[i*width+j] = max(common[(i+1)*width+j], common[i*width+j+1])
-				if old[i] == text[j] {
-					common[i*width+j] = common[(i+1)*width+j+1] + 1
-				}
-			}
-		}
-	}
-	i, j := 0, 0
-	for i < len(old) || j < len(text) {
-		switch {
-		case common != nil && i < len(old) && j < len(text) && old[i] == text[j]:
-			ops = append(ops, diffLine{' ', old[i]})
-			i, j = i+1, j+1
-		case i < len(old) && (j == len(text) || common == nil || common[(i+1)*width+j] >= common[i*width+j+1]):
-			ops = append(ops, diffLine{'-', old[i]})
-			i++
-		default:
-			ops = append(ops, diffLine{'+', text[j]})
-			j++
-		}
-	}
-	return append(ops, after...)
-}
+// linesOf returns the lines of a text, with their line ends.
+func linesOf(text string) []string { return slices.Collect(strings.Lines(text)) }
 
 // MaskLine hides the values of a line of a configuration that may be secret.
 func MaskLine(line string) string {

@@ -1,4 +1,4 @@
-// Package diff compares texts by lines, for the pages of the web console.
+// Package diff compares texts by lines, for the web console and for edits of configuration files.
 package diff
 
 import (
