@@ -245,7 +245,8 @@ func tryServer(ctx context.Context, f *cmdutil.Factory, a *AddOptions, e *config
 	if err != nil {
 		return nil, nil, exit.UsageError(err)
 	}
-	r := &AddReport{Name: a.Name, Variables: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Header)), Does: does(s)}
+	r := &AddReport{Name: a.Name, Variables: slices.Sorted(maps.Keys(s.Env)),
+		Headers: slices.Sorted(maps.Keys(s.Header)), Does: does(s)}
 	if !f.Flags.JSON {
 		showAddition(f, r, s)
 	}
