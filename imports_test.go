@@ -128,6 +128,7 @@ var allowedOutside = map[string][]string{
 	"stores/bolt":                           {"go.etcd.io/bbolt"},
 	"stores/postgres":                       {"github.com/jackc/pgx/v5"},
 	"stores/redis":                          {"github.com/redis/rueidis"},
+	"stores/shared":                         {"github.com/redis/rueidis"},
 	"gateway/celpolicy":                     {"cel.dev/cel-go"},
 	"otelmcp":                               {"go.opentelemetry.io/otel"},
 	"internal/limit":                        {"golang.org/x/time"},

@@ -1,0 +1,113 @@
+// Package shared connects the processes of one server through Redis, so that a load balancer may
+// send each request to any process.
+//
+//	store, err := shared.Open(ctx, url)
+//	if err != nil {
+//		return err
+//	}
+//	defer store.Close()
+//	server := mcp.NewServer("press", "1.0.0", &mcp.ServerOptions{
+//		StateKeys: store.StateKeys(), StateStore: store.Redis.States(),
+//	})
+//	opts := &mcphttp.Options{}
+//	store.Configure(opts)
+//	handler := mcphttp.NewHandler(server, opts)
+//
+// [Check] finds out why a store does not work.
+package shared
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/stores/redis"
+)
+
+// ErrOtherKey means that the store contains a key of request states that this process does not use,
+// because the store lost its data. The process rejects request states of processes that started
+// later: restart the processes.
+var ErrOtherKey = errors.New("shared: the store contains another key of request states")
+
+// The entry of the host state that contains the key of request states.
+const keyKind, keyName, keySize = "secret", "state key", 32
+
+// A Store is a connection to the store of several processes. A nil Store shares nothing. A Store is
+// safe for concurrent use.
+type Store struct {
+	// Redis contains the stores. It must not be changed.
+	Redis *redis.Store
+	key   []byte
+}
+
+// Open connects to the Redis or Valkey server of a URL; see [redis.Open]. The first process of a
+// server stores a random key of request states, which all processes use. Anybody who can read the key
+// can also read and change everything else in the store.
+func Open(ctx context.Context, url string) (*Store, error) {
+	r, err := redis.Open(ctx, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Redis: r, key: make([]byte, keySize)}
+	_, _ = rand.Read(s.key) // never fails
+	if s.key, err = s.storedKey(ctx); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("share the key of request states: %w", err)
+	}
+	return s, nil
+}
+
+// storedKey returns the key in the store. If the store contains no key, because it is new or lost
+// its data while this process runs, storedKey stores the key of this process.
+func (s *Store) storedKey(ctx context.Context) ([]byte, error) {
+	for entries := s.Redis.HostState(); ; {
+		key, _, err := entries.Get(ctx, keyKind, keyName)
+		if err == nil && key == nil {
+			key, err = s.key, entries.CompareAndSet(ctx, keyKind, keyName, 0, s.key)
+		}
+		switch {
+		case errors.Is(err, state.ErrConflict): // another process was faster
+		case err != nil:
+			return nil, err
+		case len(key) != keySize:
+			return nil, fmt.Errorf("shared: invalid key of %d bytes: must have %d", len(key), keySize)
+		default:
+			return key, nil
+		}
+	}
+}
+
+// StateKeys returns the keys for [mcp.ServerOptions] or the options of a host; nil for a nil Store.
+func (s *Store) StateKeys() [][]byte {
+	if s == nil {
+		return nil
+	}
+	return [][]byte{s.key}
+}
+
+// Configure makes a handler use the store.
+func (s *Store) Configure(o *mcphttp.Options) {
+	if s != nil {
+		o.Sessions.Events = s.Redis.Events()
+	}
+}
+
+// Ready returns an error if the store is unavailable, or [ErrOtherKey]. It takes less than a second.
+func (s *Store) Ready(ctx context.Context) error {
+	key, err := s.storedKey(ctx)
+	if err == nil && !bytes.Equal(key, s.key) {
+		err = ErrOtherKey
+	}
+	return err
+}
+
+// Close closes the connections of the store.
+func (s *Store) Close() {
+	if s != nil {
+		s.Redis.Close()
+	}
+}
