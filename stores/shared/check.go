@@ -149,7 +149,7 @@ func (c *checker) handshake(f *Finding) {
 	conn, err := (&tls.Dialer{Config: c.options.TLSConfig}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		f.see("%v", err)
-		f.end(Fail, "use the tls-port of the server, with a certificate that this machine trusts; or redis:// without TLS")
+		f.end(Fail, "use the tls-port and a certificate that this machine trusts; or redis:// without TLS")
 		return
 	}
 	f.see("%s, certificate accepted", tls.VersionName(conn.(*tls.Conn).ConnectionState().Version))
@@ -284,7 +284,7 @@ func (c *checker) eviction(f *Finding) {
 
 func (c *checker) persistence(f *Finding) {
 	c.info(f, "persistence", func(address string, value func(string) string) {
-		f.see("%s: append-only file %s", address, map[bool]string{true: "on", false: "off"}[value("aof_enabled") == "1"])
+		f.see("%s: append-only file (1 is on): %s", address, value("aof_enabled"))
 		if value("aof_enabled") != "1" {
 			f.end(Warn, "set appendonly yes: a restart of the server loses the changes since its last snapshot")
 		}

@@ -48,7 +48,8 @@ func want(t *testing.T, all map[string]shared.Finding, name string, s shared.Sta
 func TestCheckOfAWorkingServer(t *testing.T) {
 	port := start(t, "--requirepass", "hunter2", "--appendonly", "yes", "--maxmemory", "1gb")
 	all := check(t, "redis://:hunter2@127.0.0.1:"+port)
-	for _, name := range []string{"url", "network", "tls", "login", "version", "rights", "eviction", "persistence", "clock"} {
+	for _, name := range []string{"url", "network", "tls", "login", "version", "rights", "eviction", "persistence",
+		"clock"} {
 		want(t, all, name, shared.OK, "")
 	}
 	if f := all["latency"]; f.Status == shared.Fail || len(f.Seen) != 1 || !strings.Contains(f.Seen[0], "p99") {
@@ -70,10 +71,13 @@ func TestCheckFindsTheReason(t *testing.T) {
 		next   string
 	}{
 		{"the URL is invalid", nil, "redis://:hunter2@%zz", "url", shared.Fail, "percent-encoded"},
-		{"the port is wrong", nil, "redis://:hunter2@127.0.0.1:PORT", "network", shared.Fail, "correct the host and the port"},
+		{"the port is wrong", nil, "redis://:hunter2@127.0.0.1:PORT", "network", shared.Fail,
+			"correct the host and the port"},
 		{"no password is required", []string{}, "redis://127.0.0.1:PORT", "url", shared.Warn, "require a password"},
-		{"the server has no TLS", []string{}, "rediss://:hunter2@127.0.0.1:PORT", "tls", shared.Fail, "redis:// without TLS"},
-		{"the server requires TLS", withTLS, "redis://:hunter2@127.0.0.1:PORT", "login", shared.Fail, "needs rediss://"},
+		{"the server has no TLS", []string{}, "rediss://:hunter2@127.0.0.1:PORT", "tls", shared.Fail,
+			"redis:// without TLS"},
+		{"the server requires TLS", withTLS, "redis://:hunter2@127.0.0.1:PORT", "login", shared.Fail,
+			"needs rediss://"},
 		{"the certificate is not trusted", withTLS, "rediss://:hunter2@127.0.0.1:PORT", "tls", shared.Fail, "trusts"},
 		{"the password is wrong", []string{"--requirepass", "right"}, "redis://:hunter2@127.0.0.1:PORT", "login",
 			shared.Fail, "correct the user and the password"},
@@ -88,7 +92,8 @@ func TestCheckFindsTheReason(t *testing.T) {
 		{"the server evicts keys", []string{"--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"},
 			"redis://127.0.0.1:PORT", "eviction", shared.Fail, "noeviction"},
 		{"the memory is unlimited", []string{}, "redis://127.0.0.1:PORT", "eviction", shared.Warn, "set maxmemory"},
-		{"the append-only file is off", []string{}, "redis://127.0.0.1:PORT", "persistence", shared.Warn, "appendonly yes"},
+		{"the append-only file is off", []string{}, "redis://127.0.0.1:PORT", "persistence", shared.Warn,
+			"appendonly yes"},
 		{"the server is a replica", []string{"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "yes"},
 			"redis://127.0.0.1:PORT", "version", shared.Fail, "address of the master"},
 	} {

@@ -1,0 +1,28 @@
+package gatewayconfig
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+var storeVariable = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// CheckStore returns an error for a store that no [Settings].Store may contain. The error does not
+// contain the text, which may contain a password.
+func CheckStore(text string) error {
+	const digit = "1" // replaces a variable, also in a port
+	plain := storeVariable.ReplaceAllString(text, digit)
+	u, err := url.Parse(plain)
+	if path, ok := strings.CutPrefix(plain, "bolt:"); ok && path != "" || plain == digit {
+		return nil
+	} else if err != nil || u.Host == "" || u.Scheme != "redis" && u.Scheme != "rediss" {
+		return errors.New("want redis://HOST:PORT, rediss://HOST:PORT with TLS, or bolt:PATH")
+	}
+	if password, _ := u.User.Password(); password != "" && password != digit {
+		return errors.New("got a URL with a password: want a variable in its place, such as " +
+			"redis://:${REDIS_PASSWORD}@HOST:PORT or ${file:/run/secrets/redis}")
+	}
+	return nil
+}
