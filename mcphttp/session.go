@@ -71,6 +71,10 @@ type SessionOptions struct {
 	// HTTP+SSE stays with the process of its stream. The operations of the store must bound their time.
 	// Default: sessions belong to this process.
 	Store replica.SessionStore
+	// Bus carries a response of a client to the process that waits for it, and a cancellation to the
+	// process that serves the request, if they arrive at another process. It needs a Store. Default: a
+	// response or a cancellation has no effect at another process.
+	Bus replica.Bus
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
 	// of each principal.
@@ -89,6 +93,9 @@ func (o *SessionOptions) fillDefaults() {
 }
 
 func (o *SessionOptions) validate() error {
+	if o.Bus != nil && o.Store == nil {
+		return errors.New("invalid Sessions.Bus: needs a Store")
+	}
 	return errors.Join(
 		positive("Sessions.Max", o.Max), positive("Sessions.MaxPerPrincipal", o.MaxPerPrincipal),
 		positive("Sessions.IdleTimeout", o.IdleTimeout), positive("Sessions.InitTimeout", o.InitTimeout),

@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -36,10 +37,14 @@ type sharedSessions struct {
 	replica.SessionStore // nil if sessions are not shared
 	loads                singleflight.Group[sessionKey, *refusal]
 	log                  limitedLog
-	stop                 func() // ends the calls of changed
+	bus                  replica.Bus // may be nil
+	stop                 func()      // ends the calls of changed
 
 	mu    sync.Mutex          // guards the field below
 	byKey map[string]*session // those of the table, and those that are being restored
+
+	joining sync.Mutex // held while the process subscribes to the bus; guards the field below
+	leave   []func()   // ends the subscriptions
 }
 
 // sharedState is what a process knows of the record of a session.
@@ -66,6 +71,22 @@ func (t *sessions) share(o *SessionOptions, x *sharedSessions) {
 		return errStore.err
 	}
 	x.stop = x.Watch(t.changed)
+	if x.bus = o.Bus; x.bus != nil {
+		t.config.Process = rand.Text()[:nameLen] + "-"
+		t.config.Elsewhere = t.elsewhere
+	}
+}
+
+// end stops the calls of the store and of the bus.
+func (x *sharedSessions) end() {
+	x.joining.Lock()
+	defer x.joining.Unlock()
+	for _, stop := range x.leave {
+		stop()
+	}
+	if x.stop != nil {
+		x.stop()
+	}
 }
 
 func (x *sharedSessions) failed(err error) *refusal {
@@ -92,6 +113,9 @@ func (t *sessions) create(s *session, conv *legacy.Session) *refusal {
 	p := s.shared
 	if p == nil {
 		return nil
+	}
+	if no := t.subscribe(); no != nil {
+		return no
 	}
 	t.shared.add(s)
 	p.mu.Lock()
@@ -131,6 +155,9 @@ func (h *Handler) load(r *http.Request, id string, principal *mcp.Principal) (*s
 func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
 	if t.isKnown(id) { // to another principal, or since a moment
 		return nil
+	}
+	if no := t.subscribe(); no != nil {
+		return no
 	}
 	s := t.newSession(id, c, nil)
 	t.shared.add(s) // before the record is read, so that no change is missed

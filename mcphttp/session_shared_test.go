@@ -24,6 +24,8 @@ type testStore struct {
 	fails        atomic.Bool
 	loads, keeps atomic.Int32
 	updates      atomic.Int32
+	busFails     atomic.Bool
+	published    atomic.Int32
 }
 
 var errStoreFails = errors.New("the store does not answer")
@@ -94,7 +96,7 @@ func startServers(t *testing.T, cores []mcp.Handler, opts *mcphttp.Options) *rep
 		if o.Logger == nil {
 			o.Logger = discardLogger
 		}
-		o.Sessions.Store = r.store
+		o.Sessions.Store, o.Sessions.Bus = r.store, r.store
 		r.handlers = append(r.handlers, mcphttp.NewHandler(core, &o))
 	}
 	r.serve(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -280,9 +280,7 @@ func (t *sessions) endAll(cause error) {
 	for _, s := range all {
 		t.pass(s, cause)
 	}
-	if t.shared.SessionStore != nil {
-		t.shared.stop()
-	}
+	t.shared.end()
 }
 
 // sweepInterval is the interval at which idle sessions are closed: a quarter of the shortest

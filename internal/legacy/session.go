@@ -12,6 +12,7 @@ package legacy
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -97,6 +98,11 @@ type Config struct {
 	// the roots of a client are not cached, since another process may learn of their change. Default:
 	// not called.
 	Changed func(ctx context.Context) error
+	// Process begins the ids of requests to clients, and identifies this process. Default: nothing.
+	Process string
+	// Elsewhere is called with a response or a cancellation whose request is not in progress here, which
+	// another process may know; see [Session.Deliver]. Default: such messages are ignored.
+	Elsewhere func(ctx context.Context, m *jsonrpc.Message)
 	// Cancelled returns the cause of a context whose request the client cancelled. Default: an
 	// error with the reason.
 	Cancelled func(reason string) error
@@ -216,9 +222,7 @@ func (s *Session) Accept(ctx context.Context, m *jsonrpc.Message, out Stream) (r
 	case jsonrpc.Notification:
 		return nil, s.acceptNotification(ctx, m)
 	case jsonrpc.Response:
-		if !s.calls.Answer(m) {
-			s.cfg.logger().DebugContext(ctx, "mcp: response to an unknown request", "id", m.ID)
-		}
+		s.deliver(ctx, m)
 		return nil, nil
 	case jsonrpc.Batch:
 		return s.acceptBatch(ctx, m.Batch, out)
@@ -249,15 +253,36 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 	return nil
 }
 
+// Deliver applies a response or a cancellation, also one that arrived at another process. It reports
+// whether the request is in progress here. It does not wait.
+func (s *Session) Deliver(m *jsonrpc.Message) bool {
+	if m.Kind() == jsonrpc.Response {
+		return s.calls.Answer(m)
+	}
+	id, reason, ok := peer.ParseCancelled(m.Params)
+	if !ok || m.Method != wire.NotificationCancelled || !s.calls.Cancel(id, s.cfg.cancelled(reason)) {
+		return false
+	}
+	s.cfg.logger().DebugContext(&s.ctx, "mcp: request cancelled", "id", id, "reason", reason)
+	return true
+}
+
+func (s *Session) deliver(ctx context.Context, m *jsonrpc.Message) {
+	if !s.Deliver(m) && s.cfg.Elsewhere != nil {
+		s.cfg.Elsewhere(ctx, m)
+	}
+}
+
+// newID returns the id of a request to the client.
+func (s *Session) newID() jsonrpc.ID { return jsonrpc.StringID(s.cfg.Process + rand.Text()) }
+
 // acceptNotification applies a notification. It ignores progress, which no request asks for.
 func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Work {
 	switch m.Method {
 	case wire.NotificationRootsListChanged:
 		return s.rootsChanged(ctx)
 	case wire.NotificationCancelled:
-		if id, reason, ok := peer.ParseCancelled(m.Params); ok && s.calls.Cancel(id, s.cfg.cancelled(reason)) {
-			s.cfg.logger().DebugContext(&s.ctx, "mcp: request cancelled", "id", id, "reason", reason)
-		}
+		s.deliver(ctx, m)
 	case wire.NotificationInitialized:
 		s.mu.Lock()
 		again := s.initialized

@@ -104,7 +104,7 @@ func (s *Session) newInputRequests(ctx context.Context, result []byte,
 		if err != nil {
 			return all, err
 		}
-		asked, askErr := s.calls.Ask(jsonrpc.StringID(rand.Text()))
+		asked, askErr := s.calls.Ask(s.newID())
 		if askErr != nil {
 			return all, s.notAsked(ctx, askErr)
 		}

@@ -2,7 +2,6 @@ package legacy
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -51,7 +50,7 @@ func (s *Session) KeepAlive(ctx context.Context, out Sender, interval time.Durat
 // ping sends a ping to the client and waits for the response. An error response counts too, since
 // the client is connected.
 func (s *Session) ping(ctx context.Context, out Sender) error {
-	q, err := s.calls.Ask(jsonrpc.StringID(rand.Text()))
+	q, err := s.calls.Ask(s.newID())
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package legacy
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -148,7 +147,7 @@ func (w *taskWait) newRequests(ctx context.Context, requests []byte) (all []inpu
 		if w.pending[string(key)] != nil {
 			continue
 		}
-		place, freed, askErr := w.session.calls.Offer(jsonrpc.StringID(rand.Text()))
+		place, freed, askErr := w.session.calls.Offer(w.session.newID())
 		switch {
 		case freed != nil:
 			w.slotFreed = freed

@@ -1,0 +1,97 @@
+package mcphttp
+
+import (
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+)
+
+const (
+	processTopic   = "mcphttp/process/"  // before the name of a process; responses to its requests
+	cancelledTopic = "mcphttp/cancelled" // cancellations, for the process that serves the request
+	nameLen        = 8                   // of a process, whose characters are those of rand.Text
+	base32         = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	// receiptTimeout is how long a client waits until its response has reached another process.
+	receiptTimeout = 250 * time.Millisecond
+	// maxCarried is the largest payload that each bus carries.
+	maxCarried = 1 << 20
+)
+
+// A carried is a message for another process, which checks the session and its principal again.
+type carried struct {
+	Session   string             `json:"session"` // the key of its record
+	Principal string             `json:"principal"`
+	Message   stdjson.RawMessage `json:"message"`
+}
+
+// subscribe receives the messages of other processes from now on. It is called for each session, so
+// that a bus that failed is tried again.
+func (t *sessions) subscribe() *refusal {
+	x := &t.shared
+	x.joining.Lock()
+	defer x.joining.Unlock()
+	for _, topic := range []string{processTopic + t.config.Process, cancelledTopic}[len(x.leave):] {
+		if x.bus == nil {
+			return nil
+		}
+		stop, err := x.bus.Subscribe(context.Background(), topic, t.receive)
+		if err != nil {
+			return x.failed(err)
+		}
+		x.leave = append(x.leave, stop)
+	}
+	return nil
+}
+
+// elsewhere sends a message about a request that is not in progress here to the process that may know
+// it. What no process receives is dropped, as a message about a request that has ended.
+func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
+	message := sessionContextFrom(ctx)
+	if message == nil || message.of.shared == nil {
+		return
+	}
+	topic := cancelledTopic
+	if m.Kind() == jsonrpc.Response {
+		name, _, _ := strings.Cut(strings.Trim(m.ID.String(), `"`), "-")
+		// The client must not choose any other topic.
+		if len(name) != nameLen || strings.Trim(name, base32) != "" || name+"-" == t.config.Process {
+			return
+		}
+		topic = processTopic + name + "-"
+	}
+	s := message.of
+	data, err := stdjson.Marshal(&carried{s.shared.key, s.digest, jsonrpc.Append(nil, m)})
+	if len(data) > maxCarried && m.Kind() == jsonrpc.Response {
+		refused := &jsonrpc.Message{ID: m.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
+			Message: "the response arrived at another process of the server, which passes on at most 1 MiB"}}
+		data, err = stdjson.Marshal(&carried{s.shared.key, s.digest, jsonrpc.Append(nil, refused)})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), receiptTimeout)
+	defer cancel()
+	receivers, failed := t.shared.bus.Publish(ctx, topic, data)
+	if err = errors.Join(err, failed); err == nil && receivers == 0 {
+		err = errors.New("its process is gone")
+	}
+	if err != nil {
+		t.shared.log.error(ctx, "mcphttp: message to another process dropped", err)
+	}
+}
+
+// receive handles a message of another process, without waiting. Lost messages have no effect.
+func (t *sessions) receive(payload []byte) {
+	var c carried
+	if stdjson.Unmarshal(payload, &c) != nil {
+		return
+	}
+	m, err := jsonrpc.Decode(c.Message)
+	t.shared.mu.Lock()
+	s := t.shared.byKey[c.Session]
+	t.shared.mu.Unlock()
+	if err == nil && s != nil && s.digest == c.Principal && s.conversation() != nil {
+		s.conversation().Deliver(m)
+	}
+}

@@ -1,0 +1,189 @@
+package mcphttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// A question is a request of the server.
+type question struct {
+	ID     json.RawMessage
+	Method string
+}
+
+func (s *stream) question(version string) (q question) {
+	s.t.Helper()
+	s.skipFirstEvent(version)
+	if e := s.next(); json.Unmarshal(e.Data, &q) != nil || q.Method != "sampling/createMessage" {
+		s.t.Fatalf("got %s, want a request", e.Data)
+	}
+	return q
+}
+
+func answerTo(id json.RawMessage, text string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"role":"assistant","model":"m",`+
+		`"content":{"type":"text","text":%q}}}`, id, text)
+}
+
+func TestBus_ResponseAtAnotherProcess(t *testing.T) {
+	forEach(t, sessionRevisions, func(t *testing.T, version string) {
+		f := startReplicas(t, newTestCore(), nil)
+		s := f.initialize(version, "Authorization: alice")
+		for n := range f.handlers {
+			f.at(n)
+			events := f.stream(s.post(t.Context(), callBody(3, "sample")))
+			q := events.question(version)
+			f.at(n + 1)
+			if got := s.send(answerTo(q.ID, "Eve")); got.status != 202 || got.body != "" {
+				t.Errorf("response: got %d %q, want 202 and an empty body", got.status, got.body)
+			}
+			e := events.next()
+			if !strings.Contains(string(e.Data), "Eve") || !strings.Contains(string(e.Data), `"id":3`) {
+				t.Errorf("got %s, want the result", e.Data)
+			}
+			events.expectEnd()
+		}
+	})
+}
+
+// Only the session of a request responds to it, and a response names no topic but that of a process.
+func TestBus_ForgedResponses(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.at(0)
+		s := f.initialize(version, "Authorization: alice")
+		same := f.initialize(version, "Authorization: alice")
+		other := f.initialize(version, "Authorization: bob")
+		events := f.stream(s.post(t.Context(), callBody(3, "sample")))
+		q := events.question(version)
+		f.at(1)
+		forged := answerTo(q.ID, "Mallory")
+		for _, foreign := range []*testSession{same, other} {
+			if got := foreign.send(forged); got.status != 202 {
+				t.Errorf("another session: got %d, want 202", got.status)
+			}
+		}
+		if got := s.send(forged, "Authorization: bob"); got.status != 404 {
+			t.Errorf("another principal: got %d, want 404", got.status)
+		}
+		_, random, _ := strings.Cut(string(q.ID), "-")
+		published := f.store.published.Load()
+		for _, process := range []string{"", "short", "lower234", "AAAA/AAA", "AAAAAAA*", "AAAAAAAAA"} {
+			if got := s.send(answerTo(json.RawMessage(`"`+process+"-"+random), "Mallory")); got.status != 202 {
+				t.Errorf("process %q: got %d, want 202", process, got.status)
+			}
+		}
+		if got := f.store.published.Load() - published; got != 0 {
+			t.Errorf("got %d messages for names that no process has, want none", got)
+		}
+		if got := s.send(answerTo(json.RawMessage(`"AAAAAAAA-`+random), "Mallory")); got.status != 202 {
+			t.Errorf("a process that is gone: got %d, want 202", got.status)
+		}
+		s.send(answerTo(q.ID, "Eve"))
+		if e := events.next(); !strings.Contains(string(e.Data), "Eve") {
+			t.Errorf("got %s, want the response of the session", e.Data)
+		}
+	})
+}
+
+func TestBus_CancellationAtAnotherProcess(t *testing.T) {
+	forEach(t, sessionRevisions, func(t *testing.T, version string) {
+		core := newTestCore()
+		f := startReplicas(t, core, nil)
+		f.at(0)
+		s, other := f.initialize(version), f.initialize(version)
+		calling := f.open(s.post(t.Context(), callBody(5, "notifywait")))
+		defer calling.Body.Close()
+		<-core.started
+		f.at(1)
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"enough"}}`
+		other.send(cancel)
+		synctest.Wait()
+		if len(core.causes) > 0 {
+			t.Errorf("another session cancelled the call: %v", <-core.causes)
+		}
+		if got := s.send(cancel); got.status != 202 {
+			t.Errorf("got %d %s, want 202", got.status, got.body)
+		}
+		if cause := <-core.causes; !errors.Is(cause, mcp.ErrCancelled) || !strings.Contains(cause.Error(), "enough") {
+			t.Errorf("got %v, want the cancellation with its reason", cause)
+		}
+	})
+}
+
+// A response that is too large for the bus ends the call, which would otherwise wait for minutes.
+func TestBus_LargeResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.at(0)
+		s := f.initialize(june2025)
+		events := f.stream(s.post(t.Context(), callBody(3, "sample")))
+		q := events.question(june2025)
+		f.at(1)
+		if got := s.send(answerTo(q.ID, strings.Repeat("x", 1<<20))); got.status != 202 {
+			t.Errorf("got %d, want 202", got.status)
+		}
+		if e := events.next(); !strings.Contains(string(e.Data), "1 MiB") {
+			t.Errorf("got %.300s, want an error", e.Data)
+		}
+	})
+}
+
+func TestBus_NeedsAStore(t *testing.T) {
+	defer func() {
+		if got := fmt.Sprint(recover()); !strings.Contains(got, "needs a Store") {
+			t.Errorf("got %s, want a panic", got)
+		}
+	}()
+	mcphttp.NewHandler(newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Bus: &testStore{}}})
+}
+
+func TestBus_Fails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.store.busFails.Store(true)
+		if got := f.do(http.MethodPost, initializeBody(june2025)); got.status != 503 {
+			t.Errorf("initialize: got %d %s, want 503", got.status, got.body)
+		}
+		f.store.busFails.Store(false)
+		f.at(0)
+		s := f.initialize(june2025)
+		events := f.stream(s.post(t.Context(), callBody(3, "sample")))
+		q := events.question(june2025)
+		f.at(1)
+		s.send(callBody(4, "echo"))
+		f.store.busFails.Store(true)
+		if got := s.send(answerTo(q.ID, "Eve")); got.status != 202 {
+			t.Errorf("response: got %d %s, want 202", got.status, got.body)
+		}
+		f.store.busFails.Store(false)
+		s.send(answerTo(q.ID, "Bob"))
+		if e := events.next(); !strings.Contains(string(e.Data), "Bob") {
+			t.Errorf("got %s, want the second response", e.Data)
+		}
+	})
+}
+
+func (s *testStore) Publish(ctx context.Context, topic string, payload []byte) (n int, err error) {
+	s.published.Add(1)
+	if s.busFails.Load() {
+		return 0, errStoreFails
+	}
+	return s.Memory.Publish(ctx, topic, payload)
+}
+
+func (s *testStore) Subscribe(ctx context.Context, topic string, receive func([]byte)) (stop func(), err error) {
+	if s.busFails.Load() {
+		return nil, errStoreFails
+	}
+	return s.Memory.Subscribe(ctx, topic, receive)
+}
