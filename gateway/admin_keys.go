@@ -86,6 +86,19 @@ func (r *adminRequest) checkGrant(s *KeyStore, k *Key) error {
 }
 
 func revokeKey(r *adminRequest, s *KeyStore, _ *noBody) (*revoked, error) {
+	if p := r.principal(); p != nil {
+		all, err := s.List(r.Context())
+		n := slices.IndexFunc(all, func(k Key) bool { return k.Name == r.name })
+		isOwn := n >= 0 && p.Issuer == KeyIssuer && p.Subject == all[n].Subject
+		if err != nil {
+			return nil, err
+		}
+		if n >= 0 && !isOwn && r.checkGrant(s, &all[n]) != nil {
+			return nil, problemf(http.StatusForbidden, "wider_key", "the key %q grants more than your own access, or "+
+				"its person uses the console: revoke the key on the machine of the gateway, with \"patchbay gateway keys "+
+				"revoke %s\"", r.name, r.name)
+		}
+	}
 	_, err := s.Revoke(r.Context(), r.name)
 	return &revoked{r.name}, err
 }

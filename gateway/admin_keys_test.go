@@ -137,6 +137,39 @@ func TestAdminClientOfPrincipalGrantsNoConsole(t *testing.T) {
 	}
 }
 
+// A person revokes own keys and narrower keys, and no key that the person could not create.
+func TestAdminKeysOfOthersAreNotRevoked(t *testing.T) {
+	a, store := newKeysAdmin(t)
+	for _, k := range []gateway.Key{{Name: "ann", Console: gateway.ConsoleOperator}, {Name: "wide"},
+		{Name: "bob", Console: gateway.ConsoleViewer, Servers: []string{"one"}},
+		{Name: "own", Subject: "eve", Console: gateway.ConsoleOperator, Servers: []string{"one"}},
+		{Name: "narrow", Servers: []string{"one"}, ReadOnly: true}} {
+		if _, err := store.Create(t.Context(), k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret, err := store.Create(t.Context(), gateway.Key{Name: "eve", Servers: []string{"one"},
+		Console: gateway.ConsoleOperator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := a.gateway.ConsoleUser(httptest.NewRequestWithContext(t.Context(), "GET", "/", nil), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eve, _, err := user.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"ann": 403, "wide": 403, "bob": 403, "own": 200, "narrow": 200, "none": 404} {
+		status, text := sendInProcess(t, a.gateway.AdminClient(eve), http.MethodPost, "/keys/"+name+":revoke")
+		if status != want || want == 403 && !strings.Contains(text, "wider_key") {
+			t.Errorf("eve revokes %s: got %d, %s, want %d", name, status, text, want)
+		}
+	}
+	a.get("POST", "/keys/ann:revoke", "", &struct{}{}) // the local user
+}
+
 func TestAdminWithoutKeyStore(t *testing.T) {
 	a := newAdmin(t, adminConfig, nil)
 	a.refused("GET", "/keys", "", http.StatusNotImplemented, "unsupported")

@@ -20,7 +20,8 @@ type Frame struct {
 
 // Trace calls f for every valid message that t sends or receives, and returns t, which must be
 // unused. Calls of f do not overlap; each delays its message, and must not use the client. Messages
-// are complete, with the secrets in them. Trace panics unless t is a transport of mcp or mcphttp,
+// are complete, with the secrets in them. A later Trace of the same transport adds a function, which
+// is called after the functions before. Trace panics unless t is a transport of mcp or mcphttp,
 // embeds such a transport, or implements a method Trace(func(Frame)).
 func Trace(t Transport, f func(Frame)) Transport {
 	var mu sync.Mutex
@@ -31,9 +32,9 @@ func Trace(t Transport, f func(Frame)) Transport {
 	}
 	switch t := t.(type) {
 	case interface{ streams() *connTransport }:
-		t.streams().trace = locked
+		t.streams().trace = t.streams().trace.with(locked)
 	case *memoryTransport:
-		t.trace = locked
+		t.trace = t.trace.with(locked)
 	default:
 		t.(interface{ Trace(f func(Frame)) }).Trace(locked)
 	}
@@ -41,6 +42,14 @@ func Trace(t Transport, f func(Frame)) Transport {
 }
 
 type tracer func(Frame) // of Trace, or nil
+
+// with returns a tracer that also calls next.
+func (f tracer) with(next tracer) tracer {
+	if f == nil {
+		return next
+	}
+	return func(frame Frame) { f(frame); next(frame) }
+}
 
 func (f tracer) message(sent bool, m *jsonrpc.Message) {
 	if kind := m.Kind(); f != nil && kind != jsonrpc.Batch && kind != jsonrpc.Invalid {

@@ -114,6 +114,36 @@ func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { retu
 
 type customTransport struct{ mcp.Transport }
 
+// A later Trace adds a function.
+func TestTraceAddsFunctions(t *testing.T) {
+	s := newServer(t, nil)
+	addTool(s, "work", func(context.Context) (string, error) { return "", nil })
+	for _, on := range mcptest.Since("2025-11-25") {
+		t.Run(on.String(), func(t *testing.T) {
+			var calls []string
+			transport := mcptest.Transport(t, s, on.Transport)
+			for _, name := range []string{"first", "second"} {
+				transport = mcp.Trace(transport, func(f mcp.Frame) {
+					if f.Sent && f.Message != nil && f.Message.Method == "tools/call" {
+						calls = append(calls, name)
+					}
+				})
+			}
+			c, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: on.Revision})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := c.CallTool(t.Context(), "work", nil); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(calls, []string{"first", "second"}) {
+				t.Errorf("got %v, want both functions in their order", calls)
+			}
+		})
+	}
+}
+
 func TestTracePanicsForTransportThatCannotBeTraced(t *testing.T) {
 	defer func() {
 		if text := fmt.Sprint(recover()); !strings.Contains(text, "missing method Trace") {

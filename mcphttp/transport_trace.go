@@ -11,7 +11,15 @@ import (
 
 // Trace is for [mcp.Trace]. It must be called before the transport is used. f is called from
 // several goroutines.
-func (t *Transport) Trace(f func(mcp.Frame)) { t.trace = f }
+func (t *Transport) Trace(f func(mcp.Frame)) {
+	before := t.trace
+	t.trace = func(frame mcp.Frame) {
+		if before != nil {
+			before(frame)
+		}
+		f(frame)
+	}
+}
 
 func (x *clientExchange) traceSent(method string, header http.Header, m *jsonrpc.Message) {
 	if x.t.trace != nil {

@@ -329,6 +329,9 @@ func (c *connection) settle(id uint64, sent bool, m *jsonrpc.Message) {
 	switch kind := m.Kind(); {
 	case kind == jsonrpc.Response && sent:
 		delete(c.received, m.ID)
+		if _, waits := c.open[id]; !waits { // the request of the server is an exchange of its own
+			c.ring.end(id, statusOf("", m.Result, m.Error))
+		}
 	case kind == jsonrpc.Response:
 		if r, ok := c.sent[m.ID]; ok {
 			delete(c.sent, m.ID)

@@ -22,15 +22,6 @@ func (v *Views) AddFlags(cmd *cobra.Command) {
 	set.StringVar(&v.Origin, "view-origin", "", "`URL` of --view-addr behind a proxy, with another host")
 }
 
-// AddHidden adds the flags to a command whose help must fit a screen: the guide of the console
-// describes them.
-func (v *Views) AddHidden(cmd *cobra.Command) {
-	v.AddFlags(cmd)
-	for _, name := range []string{"view-addr", "view-origin"} {
-		_ = cmd.Flags().MarkHidden(name) // AddFlags has added it
-	}
-}
-
 // Check returns an error for an invalid origin, and for flags of a command that serves no console.
 func (v *Views) Check(hasConsole bool) error {
 	switch {

@@ -278,9 +278,12 @@ func readFiles(f *cmdutil.Factory) (*hosting.Config, error) {
 
 var unusable = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
+// unspecific matches names of files and folders that do not name a server.
+var unspecific = regexp.MustCompile(`^(index|main|cli|__main__|dist|build|out|src|lib|bin)$`)
+
 // nameOf returns a name for a target without a name: the host of a URL, or the last word of a
 // command that is not a flag, such as server-everything for npx -y
-// @modelcontextprotocol/server-everything.
+// @modelcontextprotocol/server-everything, and weather for node weather/dist/index.js.
 func nameOf(t *target.Target) string {
 	name := ""
 	if u, err := url.Parse(t.URL); err == nil && t.URL != "" {
@@ -288,7 +291,11 @@ func nameOf(t *target.Target) string {
 	}
 	for _, word := range slices.Backward(t.Command) {
 		if name == "" && !strings.HasPrefix(word, "-") {
-			name = strings.TrimSuffix(path.Base(strings.ReplaceAll(word, `\`, "/")), path.Ext(word))
+			word = strings.ReplaceAll(word, `\`, "/")
+			name = strings.TrimSuffix(path.Base(word), path.Ext(word))
+			for dir, _ := filepath.Abs(word); unspecific.MatchString(name) && dir != "/"; name = path.Base(dir) {
+				dir = path.Dir(dir)
+			}
 		}
 	}
 	return cmp.Or(strings.Trim(unusable.ReplaceAllString(name, "-"), ".-"), "server")

@@ -26,6 +26,8 @@ func TestTargetsHaveShortNames(t *testing.T) {
 		"server":            {Command: []string{"python3", `C:\work\server.py`, "--verbose"}},
 		"mcp.example.com":   {URL: "https://mcp.example.com:8443/mcp"},
 		"a-b":               {Command: []string{"/bin/a b"}},
+		"weather":           {Command: []string{"node", "/home/ann/weather/dist/index.js"}},
+		"cmd":               {Command: []string{"node", "../dist/index.js"}}, // below the folder of the package
 	} {
 		if got := nameOf(from); got != want {
 			t.Errorf("%v: got %q, want %q", from, got, want)

@@ -64,7 +64,7 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
 	cmd.Flags().StringArrayVar(&f.Flags.Store, "store", nil,
 		"share state at this `URL`: redis://HOST or bolt:PATH")
-	o.Views.AddHidden(cmd)
+	o.Views.AddFlags(cmd)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd
@@ -170,14 +170,14 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	var ring *capture.Ring
 	if o.Console != "" {
 		ring = capture.New(nil)
-		opts.Middleware = append(opts.Middleware, ring.Middleware("demo"))
+		opts.Middleware = append(opts.Middleware, recordClients(ring.Middleware("demo")))
 	}
 	d, err := newDemo(ctx, f, o.Tasks, addrName(o.Addr, listener.Addr()), opts)
 	if err != nil {
 		return err
 	}
 	if ring != nil {
-		stop, err := launch.Demo(ctx, f, o.Console, o.Views, d.Server, ring)
+		stop, err := launch.Demo(ctx, f, o.Console, o.Views, recorded{d.Server}, ring)
 		if err != nil {
 			return errors.Join(err, d.end())
 		}
@@ -201,6 +201,29 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		err = mcphttp.Serve(ctx, listener, connect.Endpoint, h, connect.NameEndpoint(address), cmdutil.RequireKey(key))
 	}
 	return errors.Join(err, d.end())
+}
+
+// A recorded server marks the requests of the console, which the ring records at the connection of the console.
+type recorded struct{ *mcp.Server }
+
+type recordedKey struct{}
+
+// ServeMCP serves a request of the console.
+func (s recorded) ServeMCP(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	return s.Server.ServeMCP(context.WithValue(ctx, recordedKey{}, true), req)
+}
+
+// recordClients leaves out the requests of the console.
+func recordClients(record mcp.Middleware) mcp.Middleware {
+	return func(next mcp.Handler) mcp.Handler {
+		recording := record(next)
+		return mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+			if ctx.Value(recordedKey{}) != nil {
+				return next.ServeMCP(ctx, req)
+			}
+			return recording.ServeMCP(ctx, req)
+		})
+	}
 }
 
 // printRequests prints a line for each request: method, tool or prompt, outcome and duration. It

@@ -45,6 +45,8 @@ type viewer struct {
 	client *http.Client
 	load   string
 	source string // the URL of the document
+
+	revision string // of a run; "" for the connection of the host
 }
 
 func newViewer(t *testing.T, prepare func(*console.Options)) *viewer {
@@ -63,10 +65,28 @@ func newViewer(t *testing.T, prepare func(*console.Options)) *viewer {
 	return v
 }
 
+// An app of a run in a selected revision receives the id of the call, although the traffic of the run is recorded.
+func TestAppOfSelectedRevisionReceivesCallID(t *testing.T) {
+	mcptest.NoLeaks(t)
+	v := newViewer(t, func(o *console.Options) {
+		o.Dial = func(context.Context, string, *mcp.Principal) (mcp.Transport, error) {
+			return mcp.Trace(mcp.InMemory(newClock()), func(mcp.Frame) {}), nil
+		}
+	})
+	v.revision = "2025-11-25"
+	v.run()
+	next := v.open()
+	v.document("")
+	v.post(`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{}}}`)
+	if got := next(); !regexp.MustCompile(`"toolInfo":\{"id":[^,]+,"tool":\{"name":"time"`).MatchString(got) {
+		t.Errorf("the response to ui/initialize: %s", got)
+	}
+}
+
 // start runs the tool, and returns the page of the run.
 func (v *viewer) start() string {
 	return v.Post("/explore/run", url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"time"},
-		"at-timeout": {"60"}, "mode": {"json"}, "text": {"{}"}})
+		"at-timeout": {"60"}, "at-revision": {v.revision}, "mode": {"json"}, "text": {"{}"}})
 }
 
 // run runs the tool, and opens its app.

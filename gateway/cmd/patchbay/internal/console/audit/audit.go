@@ -284,9 +284,8 @@ func readCall(r *page.Request, p *auditPage) error {
 		p.Records = append(p.Records, x)
 	}
 	if len(p.Records) == 0 {
-		return &gateway.Problem{Status: http.StatusNotFound, Code: "unknown_call",
-			Detail: "the audit log has no record of the call " + strconv.Quote(p.Call) + ": it may have been removed " +
-				"because of its age"}
+		return page.Problem(http.StatusNotFound, "unknown_call",
+			"the audit log has no record of the call %q: it may have been removed because of its age", p.Call)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -77,7 +76,7 @@ func (e *explorer) viewed(r *page.Request, server, as string) (*catalogue, error
 	if e.site.Opens != nil && !e.site.Opens(p, server) {
 		return &catalogue{Loaded: true, Err: "this person may not use the server"}, nil
 	}
-	key := runsKey{server, question.PersonOf(r.Principal) + "\nas " + as}
+	key := runsKey{server, page.Access(r.Principal) + "\nas " + as}
 	if !r.Live {
 		e.catalogues.renew(key)
 	}

@@ -16,7 +16,6 @@ import (
 
 	mcpapps "github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -314,7 +313,7 @@ type catalogues struct {
 // of returns the catalogue of a server for a principal. It loads the catalogue in the background,
 // because a page must not wait for a server, and again after forget.
 func (c *catalogues) of(server string, p *mcp.Principal) *catalogue {
-	return c.get(runsKey{server, question.PersonOf(p)},
+	return c.get(runsKey{server, page.Access(p)},
 		func(ctx context.Context) *catalogue { return c.load(ctx, server, p) })
 }
 

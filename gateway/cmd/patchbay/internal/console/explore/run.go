@@ -160,9 +160,7 @@ func (r *run) send(ctx context.Context) (*result, error) {
 	}
 	if r.opts.App != nil && r.Item.view {
 		opts = mcpapps.Declare(opts) // the result may be meant for the view
-		if r.Pinned == "" {          // the transports of Dial have a function that records the traffic
-			transport = mcp.Trace(transport, r.trace)
-		}
+		transport = mcp.Trace(transport, r.trace)
 	}
 	client, err := mcp.Connect(starting, transport, opts)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -21,9 +20,9 @@ const (
 )
 
 // Demo serves a console of the demo server until the returned function is called. ring contains
-// the requests of clients.
+// the requests of clients, and the requests of the console to server.
 func Demo(
-	ctx context.Context, f *cmdutil.Factory, addr string, views cmdutil.Views, server *mcp.Server, ring *capture.Ring,
+	ctx context.Context, f *cmdutil.Factory, addr string, views cmdutil.Views, server mcp.Handler, ring *capture.Ring,
 ) (stop func(), err error) {
 	c := &hosting.Config{Fixed: map[string]*target.Target{}, Events: gateway.NewEventLog(), Capture: ring,
 		InProcess: map[string]func() mcp.Transport{demoName: func() mcp.Transport { return mcp.InMemory(server) }}}
@@ -51,11 +50,7 @@ func Demo(
 		stop()
 		return nil, err
 	}
-	wait.Go(func() { // ends with ctx
-		if err := web.Serve(ctx); err != nil {
-			f.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
-		}
-	})
+	wait.Go(func() { serveConsole(ctx, f, web) }) // ends with ctx
 	wait.Go(func() { Browse(ctx, f, web, false) })
 	wait.Go(func() { _ = h.Start(ctx, demoName) }) // the overview shows errors
 	return stop, nil

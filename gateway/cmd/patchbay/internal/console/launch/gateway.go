@@ -87,11 +87,7 @@ func Gateway(
 	return func(ctx context.Context) (stop func()) {
 		ctx, cancel := context.WithCancel(ctx)
 		var wait sync.WaitGroup
-		wait.Go(func() { // ends with ctx
-			if err := web.Serve(ctx); err != nil {
-				f.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
-			}
-		})
+		wait.Go(func() { serveConsole(ctx, f, web) }) // ends with ctx
 		if c.PublicURL != "" {
 			f.IO.Err.Printf("patchbay console: %s, with a key of %s", c.PublicURL, keyCommand)
 		}
@@ -109,4 +105,11 @@ func Gateway(
 			wait.Wait()
 		}
 	}, nil
+}
+
+// serveConsole serves a console until ctx ends, and prints its error.
+func serveConsole(ctx context.Context, f *cmdutil.Factory, web *console.Console) {
+	if err := web.Serve(ctx); err != nil {
+		f.IO.Err.Printf("patchbay: %s", term.CleanLine(err.Error()))
+	}
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 
@@ -42,7 +43,9 @@ func (s *Sources) AnswerAll(c *hosting.Config) {
 		if before != nil {
 			before(o)
 		}
-		s.questions.Answer(&o.Client, nil)
+		s.questions.Answer(&o.Client, func(ctx context.Context) question.Origin {
+			return question.Origin{Server: host.ServerFrom(ctx)} // and no run
+		})
 	}
 }
 

@@ -165,7 +165,7 @@ func (o *overview) toolsOf(s *servers.Row, person *mcp.Principal) *toolNames {
 	epoch := fmt.Sprint(s.Starts, s.Revision)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	key := toolsKey{s.Name, person.Key()}
+	key := toolsKey{s.Name, page.Access(person)}
 	t := o.tools[key]
 	if t != nil && t.epoch == epoch {
 		return t

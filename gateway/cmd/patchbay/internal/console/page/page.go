@@ -207,6 +207,14 @@ func (r *Request) Opens(server string) bool {
 	return r.Principal == nil || r.site.Opens == nil || r.site.Opens(r.Principal, server)
 }
 
+// Access identifies the access of a principal: keys of the same person may grant different servers.
+func Access(p *mcp.Principal) string {
+	if p == nil {
+		return ""
+	}
+	return fmt.Sprint(p.Key(), p.Claims["key"])
+}
+
 // ReadsOutput reports whether the person is an operator who may use a server. Other people see no
 // standard error, log lines and messages of the server, and no observations of the doctor.
 func (r *Request) ReadsOutput(server string) bool {

@@ -271,8 +271,7 @@ func approve(r *page.Request) (*page.Outcome, error) {
 		body.Pins = append(body.Pins, c)
 	}
 	if len(body.Pins) == 0 {
-		return nil, &gateway.Problem{Status: http.StatusBadRequest, Code: "invalid_body",
-			Detail: "missing definition: select a definition to approve"}
+		return nil, page.Problem(http.StatusBadRequest, "invalid_body", "missing definition: select a definition")
 	}
 	err := r.Post("/pins:approve", &body, nil)
 	var p *gateway.Problem

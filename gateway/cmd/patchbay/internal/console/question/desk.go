@@ -11,7 +11,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
-	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
@@ -101,12 +100,8 @@ func (d *Desk) Allow(ctx context.Context, q *Question) error {
 	return err
 }
 
-// Answer sets the functions of options that answer questions, for a client whose questions belong
-// to an origin. A nil from means that they belong to no run.
+// Answer sets the functions of options that answer questions. from returns the origin of a question.
 func (d *Desk) Answer(o *mcp.ClientOptions, from func(ctx context.Context) Origin) {
-	if from == nil {
-		from = func(ctx context.Context) Origin { return Origin{Server: host.ServerFrom(ctx)} }
-	}
 	o.Elicit = func(ctx context.Context, p *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 		return d.Elicit(ctx, from(ctx), p)
 	}

@@ -137,8 +137,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	}
 	readsOutput := r.ReadsOutput(name)
 	if p.Tab == stderrTab && !readsOutput {
-		return nil, &gateway.Problem{Status: http.StatusForbidden,
-			Detail: "standard error requires the role operator and access to the server"}
+		return nil, page.Problem(http.StatusForbidden, "", "standard error is for operators who may use the server")
 	}
 	for _, t := range tabs {
 		if t.Name == stderrTab && !readsOutput {
