@@ -89,10 +89,11 @@ func (s *Store) StateKeys() [][]byte {
 	return [][]byte{s.key}
 }
 
-// Configure makes a handler use the store.
+// Configure makes a handler share its sessions and the events of their streams through the store.
+// All handlers that share a store must serve equal servers to the same principals.
 func (s *Store) Configure(o *mcphttp.Options) {
 	if s != nil {
-		o.Sessions.Events = s.Redis.Events()
+		o.Sessions.Store, o.Sessions.Bus, o.Sessions.Events = s.Redis.Sessions(), s.Redis.Bus(), s.Redis.Events()
 	}
 }
 

@@ -104,7 +104,6 @@ func gatewayAuth(
 ) (o *gateway.Options, key string, err error) {
 	o = &gateway.Options{PublicURL: settings.PublicURL}
 	o.HTTP.AllowedHosts = settings.AllowedHosts
-	g.Config.Store.Configure(&o.HTTP)
 	if g.NoAuth {
 		return o, "", nil
 	}
