@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,9 +34,7 @@ const singleField = "value"
 
 // FormQuestion returns the question of [Ask], for [AskAll]. The answer is stored in *answer.
 func FormQuestion[T any](key, message string, answer *T, opts *AskOptions) Question {
-	if opts == nil {
-		opts = &AskOptions{}
-	}
+	opts = cmp.Or(opts, &AskOptions{})
 	form, err := newForm(reflect.TypeFor[T](), reflect.TypeFor[single[T]](), opts)
 	if err != nil {
 		return Question{key: key, err: err}

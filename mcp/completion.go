@@ -123,9 +123,7 @@ func (s *Server) complete(ctx context.Context, req *Request) (Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		if found == nil {
-			found = &Completion{}
-		}
+		found = cmp.Or(found, &Completion{})
 		shown := found.Values[:min(len(found.Values), maxCompletions)]
 		return &CompleteResult{Completion: Completion{
 			Values: shown, Total: found.Total, HasMore: found.HasMore || len(shown) < len(found.Values),

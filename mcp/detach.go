@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,9 +49,7 @@ type Detached struct {
 // must limit such calls. All middleware sees each run, and recognizes it by [Request.Detached]. If
 // the client sent an invalid request state, the first run returns the error for that. d may be nil.
 func (r *Request) Detach(ctx context.Context, d *Detached) *Request {
-	if d == nil {
-		d = &Detached{}
-	}
+	d = cmp.Or(d, &Detached{})
 	params := bytes.Clone(r.Params)
 	if jsonscan.IsObject(params) {
 		params = jsonscan.Without(r.Params, "inputResponses", "requestState")

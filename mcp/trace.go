@@ -25,16 +25,20 @@ type Frame struct {
 // embeds such a transport, or implements a method Trace(func(Frame)).
 func Trace(t Transport, f func(Frame)) Transport {
 	var mu sync.Mutex
+	var before tracer
 	locked := func(frame Frame) {
 		mu.Lock()
 		defer mu.Unlock()
+		if before != nil {
+			before(frame)
+		}
 		f(frame)
 	}
 	switch t := t.(type) {
 	case interface{ streams() *connTransport }:
-		t.streams().trace = t.streams().trace.with(locked)
+		before, t.streams().trace = t.streams().trace, locked
 	case *memoryTransport:
-		t.trace = t.trace.with(locked)
+		before, t.trace = t.trace, locked
 	default:
 		t.(interface{ Trace(f func(Frame)) }).Trace(locked)
 	}
@@ -42,14 +46,6 @@ func Trace(t Transport, f func(Frame)) Transport {
 }
 
 type tracer func(Frame) // of Trace, or nil
-
-// with returns a tracer that also calls next.
-func (f tracer) with(next tracer) tracer {
-	if f == nil {
-		return next
-	}
-	return func(frame Frame) { f(frame); next(frame) }
-}
 
 func (f tracer) message(sent bool, m *jsonrpc.Message) {
 	if kind := m.Kind(); f != nil && kind != jsonrpc.Batch && kind != jsonrpc.Invalid {

@@ -32,9 +32,9 @@ const (
 type Finding struct {
 	Name   string
 	Status Status
-	Action string        // what the check did
+	Action string        // of the check, such as a connection
 	Seen   []string      // the observations
-	Next   string        // what to do; empty if there is nothing to do
+	Next   string        // an instruction for the operator; may be empty
 	Took   time.Duration // by the check
 }
 
@@ -156,7 +156,7 @@ func (c *checker) handshake(f *Finding) {
 	_ = conn.Close()
 }
 
-// nextLogin contains what to do about a refused login, by a part of the error.
+// nextLogin contains instructions for refused logins, by a part of the error.
 var nextLogin = []struct{ part, next string }{
 	{"WRONGPASS", "correct the user and the password of the URL"},
 	{"NOAUTH", "add the password to the URL: redis://:${REDIS_PASSWORD}@host:port"},

@@ -36,7 +36,7 @@ var ErrOtherKey = errors.New("shared: the store contains another key of request 
 // The entry of the host state that contains the key of request states.
 const keyKind, keyName, keySize = "secret", "state key", 32
 
-// A Store is a connection to the store of several processes. A nil Store shares nothing. A Store is
+// A Store is a connection to the store of several processes. A nil Store keeps the defaults of a handler. A Store is
 // safe for concurrent use.
 type Store struct {
 	// Redis contains the stores. It must not be changed.
