@@ -1,0 +1,289 @@
+package conformance_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/freeport"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// needProgram skips the test if a program is not installed, or fails it in CI.
+func needProgram(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil && os.Getenv("CI") != "" {
+		t.Fatalf("%s is not installed: conformance/run installs it", name)
+	}
+	if err != nil {
+		t.Skipf("%s is not installed; conformance/run installs it", name)
+	}
+	return path
+}
+
+// A daemon is a process of a test. The test ends it.
+type daemon struct {
+	t    *testing.T
+	args []string
+	env  []string
+	cmd  *exec.Cmd
+}
+
+func startDaemon(t *testing.T, env []string, args ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, args: args, env: append(os.Environ(), env...)}
+	d.start()
+	t.Cleanup(d.kill)
+	return d
+}
+
+func (d *daemon) start() {
+	d.t.Helper()
+	d.cmd = exec.Command(d.args[0], d.args[1:]...)
+	d.cmd.Env, d.cmd.Stderr = d.env, os.Stderr
+	if err := d.cmd.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *daemon) kill() {
+	_ = d.cmd.Process.Kill()
+	_ = d.cmd.Wait()
+}
+
+// eventually waits until done returns no error.
+func eventually(t *testing.T, done func() error) {
+	t.Helper()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(time.Minute); ; <-look.C {
+		err := done()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// get returns the body of a response of status 200.
+func get(url string) (string, error) {
+	res, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = errors.New(res.Status + ": " + string(body))
+	}
+	return string(body), err
+}
+
+// A fleet is three processes of a server that share a Redis server, behind a load balancer.
+type fleet struct {
+	redis     *daemon
+	processes []*daemon
+	addrs     []string
+	ops       []string
+	url       string // of the load balancer
+	store     string
+}
+
+// startFleet starts the processes of a command, which receives the flags --addr, --ops and --store.
+// Each process has its own folder of state, as on a machine of its own.
+func startFleet(t *testing.T, balancer string, args ...string) *fleet {
+	t.Helper()
+	needProgram(t, balancer)
+	address := freeport.Addr(t)
+	_, port, _ := strings.Cut(address, ":")
+	f := &fleet{store: "redis://" + address}
+	f.redis = startDaemon(t, nil, needProgram(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "",
+		"--appendonly", "yes", "--appendfsync", "always", "--dir", t.TempDir())
+	eventually(t, func() error {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	for range 3 {
+		addr, ops, dir := freeport.Addr(t), freeport.Addr(t), t.TempDir()
+		f.addrs, f.ops = append(f.addrs, addr), append(f.ops, ops)
+		f.processes = append(f.processes, startDaemon(t, []string{"PATCHBAY_STATE_DIR=" + dir,
+			"PATCHBAY_VAULT_DIR=" + filepath.Join(dir, "vault")},
+			append(args, "--addr", addr, "--ops", ops, "--store", f.store)...))
+	}
+	for _, ops := range f.ops {
+		eventually(t, func() error { _, err := get("http://" + ops + "/readyz"); return err })
+	}
+	f.balance(t, balancer)
+	return f
+}
+
+// balance starts a load balancer with the configuration of docs/replicas.md.
+func (f *fleet) balance(t *testing.T, balancer string) {
+	t.Helper()
+	front := freeport.Addr(t)
+	guide := string(must(os.ReadFile("../docs/replicas.md"))(t))
+	_, config, found := strings.Cut(guide, "```"+balancer+"\n")
+	if !found {
+		t.Fatalf("docs/replicas.md contains no configuration of %s", balancer)
+	}
+	config, _, _ = strings.Cut(config, "```")
+	replace := []string{"127.0.0.1:7000", front}
+	for i, n := range []string{"1", "2", "3"} {
+		_, port, _ := strings.Cut(f.ops[i], ":")
+		replace = append(replace, "127.0.0.1:700"+n, f.addrs[i], "port 710"+n, "port "+port)
+	}
+	config = strings.NewReplacer(replace...).Replace(config)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	args := []string{"haproxy", "-db", "-f", file}
+	if balancer == "nginx" {
+		config = "daemon off; pid " + dir + "/pid; error_log stderr; events {} http { access_log off; " +
+			"client_body_temp_path " + dir + "/body; proxy_temp_path " + dir + "/proxy; fastcgi_temp_path " + dir +
+			"/fastcgi; uwsgi_temp_path " + dir + "/uwsgi; scgi_temp_path " + dir + "/scgi;\n" + config + "}\n"
+		if os.Getuid() == 0 {
+			config = "user root; " + config
+		}
+		args = []string{"nginx", "-p", dir, "-c", file}
+	}
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := startDaemon(t, nil, args...)
+	t.Cleanup(func() { _ = d.cmd.Process.Signal(syscall.SIGTERM) }) // nginx ends its workers
+	f.url = "http://" + front + "/mcp"
+	eventually(t, func() error {
+		conn, err := net.Dial("tcp", front)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+}
+
+// client connects to the load balancer, and answers questions with the name Ada.
+func (f *fleet) client(t *testing.T, header http.Header) *mcp.Client {
+	t.Helper()
+	var c *mcp.Client
+	eventually(t, func() (err error) {
+		c, err = mcp.Connect(t.Context(), mcphttp.NewTransport(f.url, &mcphttp.TransportOptions{Header: header}),
+			&mcp.ClientOptions{Revision: "2026-07-28",
+				Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
+				}})
+		return err
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// greet calls a tool that asks a question: the answer reaches another process than the question.
+func greet(c *mcp.Client) error {
+	text, err := mcp.CallTool[string](context.Background(), c, "greet", map[string]any{})
+	if err == nil && text != "Hello, Ada!" {
+		err = errors.New("greet returned " + text)
+	}
+	return err
+}
+
+func greetTimes(t *testing.T, c *mcp.Client, n int) {
+	t.Helper()
+	for i := range n {
+		if err := greet(c); err != nil {
+			t.Fatalf("call %d: %v", i+1, err)
+		}
+	}
+}
+
+// TestProcessesServeEachRequestOfACall calls a tool that asks, so that the requests of each call
+// reach different processes, ends a process and restarts Redis.
+func TestProcessesServeEachRequestOfACall(t *testing.T) {
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
+	for _, balancer := range []string{"nginx", "haproxy"} {
+		t.Run(balancer, func(t *testing.T) {
+			f := startFleet(t, balancer, patchbay, "serve", "--insecure-no-auth", "--quiet", "--tasks", "memory")
+			c := f.client(t, nil)
+			greetTimes(t, c, 20)
+
+			f.processes[0].kill()
+			if balancer == "haproxy" { // its checks must notice first
+				eventually(t, func() error { return greet(c) })
+			}
+			eventually(t, func() error { return errors.Join(greet(c), greet(c), greet(c)) })
+			greetTimes(t, c, 12)
+
+			f.redis.kill()
+			eventually(t, func() error {
+				body, err := get("http://" + f.ops[1] + "/readyz?verbose")
+				if err == nil && !strings.Contains(body, `"state":"unavailable"`) {
+					err = errors.New("the readiness is " + body)
+				}
+				return err
+			})
+			if sum, err := mcp.CallTool[int](t.Context(), c, "add", map[string]any{"a": 1, "b": 2}); err != nil || sum != 3 {
+				t.Errorf("without Redis, add returned %d, %v", sum, err)
+			}
+			if err := greet(c); err == nil {
+				t.Error("a request state was accepted although nothing can record its use")
+			}
+			f.redis.start()
+			eventually(t, func() error { return greet(c) })
+			greetTimes(t, c, 12)
+		})
+	}
+}
+
+// TestGatewaysShareKeys creates a key with a command, uses it at three gateways and revokes it.
+func TestGatewaysShareKeys(t *testing.T) {
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
+	config := filepath.Join(t.TempDir(), "servers.json")
+	text := must(json.Marshal(map[string]any{"mcpServers": map[string]any{"demo": map[string]any{
+		"command": patchbay, "args": []string{"serve", "--stdio", "--tasks", "memory"}}}}))(t)
+	if err := os.WriteFile(config, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := startFleet(t, "nginx", patchbay, "gateway", "--config", config)
+	keys := func(args ...string) []byte {
+		cmd := exec.Command(patchbay, append([]string{"gateway", "keys"}, append(args, "--config", config, "--store",
+			f.store, "--json")...)...)
+		cmd.Stderr = os.Stderr
+		return must(cmd.Output())(t)
+	}
+	var created struct{ Key string }
+	out := keys("new", "ann", "--all-servers")
+	if err := json.Unmarshal(out, &created); err != nil || created.Key == "" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c := f.client(t, http.Header{"Authorization": {"Bearer " + created.Key}})
+	for range 12 {
+		sum, err := mcp.CallTool[int](t.Context(), c, "demo__add", map[string]any{"a": 1, "b": 2})
+		if err != nil || sum != 3 {
+			t.Fatalf("demo__add returned %d, %v", sum, err)
+		}
+	}
+	keys("revoke", "ann")
+	eventually(t, func() error { // each process reads the keys once a second
+		for range 6 {
+			if _, err := mcp.CallTool[int](t.Context(), c, "demo__add", map[string]any{"a": 1, "b": 2}); err == nil {
+				return errors.New("a process accepts the revoked key")
+			}
+		}
+		return nil
+	})
+}
