@@ -186,10 +186,12 @@ func (v *viewer) raw(path, body string) (*http.Response, string) {
 	return v.do(req)
 }
 
-// question returns the ID of the request of the app on a page, which contains text.
-func (v *viewer) question(at, text string) string {
+// question returns the ID of the request of the app on a page. The badge of the page may name a request
+// that the page does not contain yet.
+func (v *viewer) question(at string) string {
 	v.t.Helper()
-	return regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(v.Await(at, text))[1]
+	shown := v.Await(at, `name="question" value="`)
+	return regexp.MustCompile(`name="question" value="(\d+)"`).FindStringSubmatch(shown)[1]
 }
 
 func TestAppsTalkAndWaitForThePerson(t *testing.T) {
@@ -225,14 +227,14 @@ func TestAppsTalkAndWaitForThePerson(t *testing.T) {
 	for id, answer := range map[int]string{2: "decline", 3: "accept"} {
 		v.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"time","arguments":`+
 			`{"zone":"a secret","n":1e2}}}`, id))
-		shown := v.Await("/inbox", "call the tool time")
-		for _, want := range []string{"(1) Inbox", `href="` + at, "ui://clock/face", "the local user",
+		shown := v.Await("/inbox", `name="question" value="`)
+		for _, want := range []string{"call the tool time", "(1) Inbox", `href="` + at, "ui://clock/face", "the local user",
 			"The server claims", "not pinned", "&#34;zone&#34;: &#34;[secret]&#34;", "1e2", "Approve once"} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("the Inbox lacks %q:\n%s", want, shown)
 			}
 		}
-		form := url.Values{"question": {v.question(at, "call the tool time")}, "action": {answer}}
+		form := url.Values{"question": {v.question(at)}, "action": {answer}}
 		if to := v.Post("/inbox/answer", form); to != at {
 			t.Errorf("after the answer the browser is at %s, want %s", to, at)
 		}
@@ -261,7 +263,7 @@ func TestAppsCancelTheirRequests(t *testing.T) {
 	next()
 	v.post(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"time"}}`)
 	at := "/apps?load=" + v.load
-	id := v.question(at, "call the tool time")
+	id := v.question(at)
 	v.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 	v.Await("/inbox", "Nothing waits for a decision")
 	form := url.Values{"question": {id}, "action": {"accept"}}
@@ -283,7 +285,8 @@ func TestAppsOfferFilesAndEnd(t *testing.T) {
 		`"resource":{"uri":"x:/..%2Fexport.html","text":"<script>"}},` +
 		`{"type":"resource_link","name":"f","uri":"ui://clock/face"}]}}`)
 	at := "/apps?load=" + v.load
-	v.Post("/inbox/answer", url.Values{"question": {v.question(at, "_export.html</strong>")}, "action": {"accept"}})
+	v.Await(at, "_export.html</strong>")
+	v.Post("/inbox/answer", url.Values{"question": {v.question(at)}, "action": {"accept"}})
 	if got := next(); !strings.Contains(got, `"result":{}`) {
 		t.Errorf("the response to a download: %s", got)
 	}
