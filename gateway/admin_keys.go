@@ -95,8 +95,8 @@ func revokeKey(r *adminRequest, s *KeyStore, _ *noBody) (*revoked, error) {
 		}
 		if n >= 0 && !isOwn && r.checkGrant(s, &all[n]) != nil {
 			return nil, problemf(http.StatusForbidden, "wider_key", "the key %q grants more than your own access, or "+
-				"its person uses the console: revoke the key on the machine of the gateway, with \"patchbay gateway keys "+
-				"revoke %s\"", r.name, r.name)
+				"its person uses the console: revoke the key on the machine of the gateway, with "+
+				"\"patchbay gateway keys revoke %s\"", r.name, r.name)
 		}
 	}
 	_, err := s.Revoke(r.Context(), r.name)
