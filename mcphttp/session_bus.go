@@ -73,6 +73,9 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 	ctx, cancel := context.WithTimeout(context.Background(), receiptTimeout)
 	defer cancel()
 	receivers, failed := t.shared.bus.Publish(ctx, topic, data)
+	if failed != nil { // perhaps a connection that broke while it was idle; a second copy has no effect
+		receivers, failed = t.shared.bus.Publish(ctx, topic, data)
+	}
 	if err = errors.Join(err, failed); err == nil && receivers == 0 {
 		err = errors.New("its process is gone")
 	}
