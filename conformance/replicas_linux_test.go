@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -45,7 +46,10 @@ func startDaemon(t *testing.T, env []string, args ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, args: args, env: append(os.Environ(), env...)}
 	d.start()
-	t.Cleanup(d.kill)
+	t.Cleanup(func() { // so that a gateway ends its servers
+		_ = d.cmd.Process.Signal(syscall.SIGTERM)
+		_ = d.cmd.Wait()
+	})
 	return d
 }
 
@@ -101,6 +105,7 @@ type fleet struct {
 	ops       []string
 	url       string // of the load balancer
 	store     string
+	opened    atomic.Int32 // sessions of the clients
 }
 
 // startFleet starts the processes of a command, which receives the flags --addr, --ops and --store.
@@ -165,8 +170,7 @@ func (f *fleet) balance(t *testing.T, balancer string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := startDaemon(t, nil, args...)
-	t.Cleanup(func() { _ = d.cmd.Process.Signal(syscall.SIGTERM) }) // nginx ends its workers
+	startDaemon(t, nil, args...)
 	f.url = "http://" + front + "/mcp"
 	eventually(t, func() error {
 		conn, err := net.Dial("tcp", front)
@@ -177,13 +181,19 @@ func (f *fleet) balance(t *testing.T, balancer string) {
 	})
 }
 
-// client connects to the load balancer, and answers questions with the name Ada.
-func (f *fleet) client(t *testing.T, header http.Header) *mcp.Client {
+// client connects to the load balancer in a revision, and answers questions with the name Ada.
+func (f *fleet) client(t *testing.T, revision string, header http.Header) *mcp.Client {
 	t.Helper()
 	var c *mcp.Client
 	eventually(t, func() (err error) {
-		c, err = mcp.Connect(t.Context(), mcphttp.NewTransport(f.url, &mcphttp.TransportOptions{Header: header}),
-			&mcp.ClientOptions{Revision: "2026-07-28",
+		transport := mcphttp.NewTransport(f.url, &mcphttp.TransportOptions{Header: header})
+		mcp.Trace(transport, func(frame mcp.Frame) {
+			if frame.Sent && frame.Message != nil && frame.Message.Method == "initialize" {
+				f.opened.Add(1)
+			}
+		})
+		c, err = mcp.Connect(t.Context(), transport,
+			&mcp.ClientOptions{Revision: revision, ElicitationsPerMinute: 10_000,
 				Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
 				}})
@@ -193,9 +203,12 @@ func (f *fleet) client(t *testing.T, header http.Header) *mcp.Client {
 	return c
 }
 
-// greet calls a tool that asks a question: the answer reaches another process than the question.
+// greet calls a tool that asks a question: the answer reaches another process than the question. An answer that
+// is lost with the connection to Redis ends the call after 10 seconds.
 func greet(c *mcp.Client) error {
-	text, err := mcp.CallTool[string](context.Background(), c, "greet", map[string]any{})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	text, err := mcp.CallTool[string](ctx, c, "greet", map[string]any{})
 	if err == nil && text != "Hello, Ada!" {
 		err = errors.New("greet returned " + text)
 	}
@@ -218,7 +231,7 @@ func TestProcessesServeEachRequestOfACall(t *testing.T) {
 	for _, balancer := range []string{"nginx", "haproxy"} {
 		t.Run(balancer, func(t *testing.T) {
 			f := startFleet(t, balancer, patchbay, "serve", "--insecure-no-auth", "--quiet", "--tasks", "memory")
-			c := f.client(t, nil)
+			c := f.client(t, "2026-07-28", nil)
 			greetTimes(t, c, 20)
 
 			f.processes[0].kill()
@@ -249,6 +262,35 @@ func TestProcessesServeEachRequestOfACall(t *testing.T) {
 	}
 }
 
+// TestProcessesServeEachRequestOfASession calls the same tool in one session, ends a process, starts
+// the process again, and restarts Redis. The client never opens another session.
+func TestProcessesServeEachRequestOfASession(t *testing.T) {
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
+	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
+		t.Run(revision, func(t *testing.T) {
+			f := startFleet(t, "nginx", patchbay, "serve", "--insecure-no-auth", "--quiet", "--tasks", "memory")
+			c := f.client(t, revision, nil)
+			greetTimes(t, c, 20)
+			opened := f.opened.Load()
+
+			f.processes[0].kill()
+			eventually(t, func() error { return errors.Join(greet(c), greet(c), greet(c)) })
+			greetTimes(t, c, 12)
+			f.processes[0].start()
+			eventually(t, func() error { _, err := get("http://" + f.ops[0] + "/readyz"); return err })
+			greetTimes(t, c, 12)
+
+			f.redis.kill()
+			f.redis.start()
+			eventually(t, func() error { return errors.Join(greet(c), greet(c), greet(c)) })
+			greetTimes(t, c, 12)
+			if again := f.opened.Load(); opened == 0 || again != opened {
+				t.Errorf("the client opened %d sessions, and then %d more", opened, again-opened)
+			}
+		})
+	}
+}
+
 // TestGatewaysShareKeys creates a key with a command, uses it at three gateways and revokes it.
 func TestGatewaysShareKeys(t *testing.T) {
 	patchbay := build(t, "..", "./gateway/cmd/patchbay")
@@ -270,17 +312,17 @@ func TestGatewaysShareKeys(t *testing.T) {
 	if err := json.Unmarshal(out, &created); err != nil || created.Key == "" {
 		t.Fatalf("%v: %s", err, out)
 	}
-	c := f.client(t, http.Header{"Authorization": {"Bearer " + created.Key}})
+	c := f.client(t, "2026-07-28", http.Header{"Authorization": {"Bearer " + created.Key}})
 	for range 12 {
-		sum, err := mcp.CallTool[int](t.Context(), c, "demo__add", map[string]any{"a": 1, "b": 2})
+		sum, err := mcp.CallTool[int](t.Context(), c, "add", map[string]any{"a": 1, "b": 2})
 		if err != nil || sum != 3 {
-			t.Fatalf("demo__add returned %d, %v", sum, err)
+			t.Fatalf("add returned %d, %v", sum, err)
 		}
 	}
 	keys("revoke", "ann")
 	eventually(t, func() error { // each process reads the keys once a second
 		for range 6 {
-			if _, err := mcp.CallTool[int](t.Context(), c, "demo__add", map[string]any{"a": 1, "b": 2}); err == nil {
+			if _, err := mcp.CallTool[int](t.Context(), c, "add", map[string]any{"a": 1, "b": 2}); err == nil {
 				return errors.New("a process accepts the revoked key")
 			}
 		}
