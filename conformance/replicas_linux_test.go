@@ -249,7 +249,8 @@ func TestProcessesServeEachRequestOfACall(t *testing.T) {
 				}
 				return err
 			})
-			if sum, err := mcp.CallTool[int](t.Context(), c, "add", map[string]any{"a": 1, "b": 2}); err != nil || sum != 3 {
+			sum, err := mcp.CallTool[int](t.Context(), c, "add", map[string]any{"a": 1, "b": 2})
+			if err != nil || sum != 3 {
 				t.Errorf("without Redis, add returned %d, %v", sum, err)
 			}
 			if err := greet(c); err == nil {

@@ -161,7 +161,8 @@ func TestAdminKeysOfOthersAreNotRevoked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]int{"ann": 403, "wide": 403, "bob": 403, "own": 200, "narrow": 200, "none": 404} {
+	for name, want := range map[string]int{"ann": 403, "wide": 403, "bob": 403, "own": 200,
+		"narrow": 200, "none": 404} {
 		status, text := sendInProcess(t, a.gateway.AdminClient(eve), http.MethodPost, "/keys/"+name+":revoke")
 		if status != want || want == 403 && !strings.Contains(text, "wider_key") {
 			t.Errorf("eve revokes %s: got %d, %s, want %d", name, status, text, want)
