@@ -170,7 +170,7 @@ func (s *session) close(cause error) (hadBegun bool) {
 }
 
 // keepAlive pings the client of an initialized session on the stream of a queue until stop is
-// called. It ends the session if the client does not respond.
+// called. It ends the session, at this process, if the client does not respond.
 func (h *Handler) keepAlive(s *session, q *messageQueue) (stop func()) {
 	interval := h.opts.Sessions.PingInterval
 	if interval == 0 {
@@ -181,7 +181,9 @@ func (h *Handler) keepAlive(s *session, q *messageQueue) (stop func()) {
 	work.Go(func() {
 		if err := s.conversation().KeepAlive(ctx, legacy.Stream(q.send), interval, work.Go); err != nil {
 			h.opts.Logger.Warn("mcphttp: session ended: the client does not respond to pings", "error", err)
-			h.sessions.end(s, mcp.ErrDisconnected)
+			if h.sessions.take(s) { // other processes may still reach the client
+				h.sessions.pass(s, mcp.ErrDisconnected)
+			}
 		}
 	})
 	return func() {

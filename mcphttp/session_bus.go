@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 )
 
@@ -62,6 +63,13 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 			return
 		}
 		topic = processTopic + name + "-"
+	}
+	if id, reason, ok := peer.ParseCancelled(m.Params); ok && m.Kind() == jsonrpc.Notification {
+		params, err := stdjson.Marshal(map[string]any{"requestId": id, "reason": reason}) // of bounded size
+		if err != nil {
+			return
+		}
+		m = &jsonrpc.Message{Method: m.Method, Params: params}
 	}
 	s := message.of
 	data, err := stdjson.Marshal(&carried{s.shared.key, s.digest, jsonrpc.Append(nil, m)})

@@ -121,6 +121,10 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
 	s.mu.Lock()
 	a := s.standalone
+	if a == nil && s.shared != nil { // another process sent the events so far
+		s.mu.Unlock()
+		return h.serveStandalone(r, s, conn)
+	}
 	if a == nil || s.ended || a.stream.name() != name || a.queue.isClosed() {
 		s.mu.Unlock()
 		return errEventUnknown

@@ -9,12 +9,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/replica"
 )
@@ -132,7 +134,7 @@ func (t *sessions) create(s *session, conv *legacy.Session) *refusal {
 // load returns a session that another process opened, which the caller releases.
 func (h *Handler) load(r *http.Request, id string, principal *mcp.Principal) (*session, *refusal) {
 	t, key := h.sessions, sessionKey{id, principal.Key()}
-	if t.shared.SessionStore == nil || len(id) != sessionIDLen {
+	if t.shared.SessionStore == nil || len(id) != sessionIDLen || strings.Trim(id, base32) != "" {
 		return nil, errNoSession
 	}
 	no, err := t.shared.loads.Do(r.Context(), key, func(context.Context) (*refusal, error) {
@@ -160,7 +162,6 @@ func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
 		return no
 	}
 	s := t.newSession(id, c, nil)
-	t.shared.add(s) // before the record is read, so that no change is missed
 	record, err := t.shared.Load(context.Background(), s.shared.key)
 	no := errNoSession
 	switch {
@@ -170,15 +171,19 @@ func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
 		no = t.admit(c)
 	}
 	if no != nil {
-		t.shared.remove(s)
 		return no
 	}
+	s.shared.stale.Store(1) // a change since the record was read is not reported
+	t.shared.add(s)
 	s.shared.record, s.shared.restored = record, true
 	ctx := s.newContext(r)
 	conv, err := legacy.Restore(&conversationContext{ctx.Context, s}, &t.config, record.Data)
 	if err != nil { // such as for a revision that this version of the server does not accept
 		t.shared.log.error(ctx, "mcphttp: session not restored", err)
 		t.drop(s, mcp.ErrClosed)
+		if full, ok := errors.AsType[*jsonrpc.Error](err); ok { // here; other processes may have room
+			return refuseBusy(http.StatusTooManyRequests, full.Message)
+		}
 		return errNoSession
 	}
 	s.hasBegun = true
@@ -223,11 +228,15 @@ func (t *sessions) reload(s *session) error {
 		return err
 	case record.Principal != s.digest:
 		return replica.ErrNoSession
-	case record.Version <= p.record.Version:
+	case record.Version == p.record.Version && bytes.Equal(record.Data, p.record.Data):
 		return nil
 	}
-	if err := s.conversation().Merge(p.record.Data, record.Data); err != nil {
-		t.shared.log.error(context.Background(), "mcphttp: changes of a session not applied", err)
+	before := p.record.Data
+	if record.Version <= p.record.Version { // the store lost its last writes, such as by a failover
+		before = nil
+	}
+	if err := s.conversation().Merge(before, record.Data); err != nil {
+		return err // the record stays the former one, so that no save removes what was not applied
 	}
 	p.record = record
 	return nil
@@ -300,6 +309,16 @@ func (t *sessions) keep() {
 	}
 }
 
+// refreshStale reads records again that could not be read when they changed.
+func (t *sessions) refreshStale() {
+	t.shared.mu.Lock()
+	all := slices.Collect(maps.Values(t.shared.byKey))
+	t.shared.mu.Unlock()
+	for _, s := range all {
+		t.refresh(s) // returns at once if the record is current
+	}
+}
+
 func (t *sessions) toKeep() (due []*session) {
 	now, idle := time.Since(t.begin), t.opts.Sessions.IdleTimeout
 	t.mu.Lock()
@@ -332,6 +351,7 @@ func (t *sessions) removeRecord(s *session) *refusal {
 	t.shared.remove(s) // the end is not that of another process
 	if err := t.shared.Delete(context.Background(), s.shared.key); err != nil {
 		t.shared.add(s)
+		s.shared.stale.Add(1) // it may be deleted
 		return t.shared.failed(err)
 	}
 	return nil

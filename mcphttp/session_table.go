@@ -211,7 +211,7 @@ func (t *sessions) evict() bool {
 	switch {
 	case s == nil:
 		return false
-	case s.shared != nil && s.shared.restored: // its client may use it at other processes
+	case s.shared != nil && (s.used || s.shared.restored): // its client may use it at other processes
 		t.drop(s, errSessionEvicted)
 	default: // so that all anonymous clients together cannot fill the store
 		t.finish(s, errSessionEvicted)
@@ -294,6 +294,7 @@ func (t *sessions) sweep() {
 	for _, s := range t.removeIdle() {
 		t.pass(s, errSessionIdle)
 	}
+	t.refreshStale()
 	t.keep()
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,10 +18,18 @@ type Memory struct {
 	subscribers map[string]map[*func(payload []byte)]bool // by topic
 }
 
-// stored is a session and the timer that deletes it.
+// stored is a session and the timer that deletes it. The timer may fire while the life of the
+// session is extended.
 type stored struct {
 	Session
-	expiry *time.Timer
+	expiry   *time.Timer
+	deadline time.Time
+}
+
+// extend sets the time that is left. The caller holds the lock of the Memory.
+func (s *stored) extend(idle time.Duration) {
+	s.deadline = time.Now().Add(idle)
+	s.expiry.Reset(idle)
 }
 
 // Create implements [SessionStore].
@@ -39,6 +47,7 @@ func (m *Memory) Create(ctx context.Context, key string, s Session, idle time.Du
 	}
 	created := &stored{Session: s}
 	created.Version, created.Data = 1, bytes.Clone(s.Data)
+	created.deadline = time.Now().Add(idle)
 	created.expiry = time.AfterFunc(idle, func() { m.remove(key, created) })
 	m.sessions[key] = created
 	return nil
@@ -84,7 +93,7 @@ func (m *Memory) update(key string, s Session, idle time.Duration) error {
 	}
 	current.Session = s
 	current.Version, current.Data = s.Version+1, bytes.Clone(s.Data)
-	current.expiry.Reset(idle)
+	current.extend(idle)
 	return nil
 }
 
@@ -99,7 +108,7 @@ func (m *Memory) Keep(ctx context.Context, key string, idle time.Duration) error
 	if s == nil {
 		return ErrNoSession
 	}
-	s.expiry.Reset(idle)
+	s.extend(idle)
 	return nil
 }
 
@@ -110,6 +119,9 @@ func (m *Memory) Delete(ctx context.Context, key string) error {
 	}
 	m.mu.Lock()
 	s := m.sessions[key]
+	if s != nil {
+		s.deadline = time.Time{}
+	}
 	m.mu.Unlock()
 	if s != nil {
 		s.expiry.Stop()
@@ -118,10 +130,10 @@ func (m *Memory) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// remove removes a session if it is still stored under the key.
+// remove removes a session after its deadline, if the session is still stored under the key.
 func (m *Memory) remove(key string, s *stored) {
 	m.mu.Lock()
-	known := m.sessions[key] == s
+	known := m.sessions[key] == s && !time.Now().Before(s.deadline)
 	if known {
 		delete(m.sessions, key)
 	}

@@ -1,6 +1,7 @@
 package legacy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,7 @@ func (s *Session) Record() []byte {
 // is not accepted any more, or of too many subscribed resources.
 func Restore(ctx context.Context, cfg *Config, data []byte) (*Session, error) {
 	var r record
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := cmp.Or(json.Unmarshal(data, &r), r.check()); err != nil {
 		return nil, fmt.Errorf("invalid record of a session: %w", err)
 	}
 	if rev, err := cfg.negotiate(r.Revision); err != nil || rev.String() != r.Revision {
@@ -73,22 +74,37 @@ func Restore(ctx context.Context, cfg *Config, data []byte) (*Session, error) {
 }
 
 // Merge applies the changes between two records of the session, which another process made, and
-// adjusts the open subscription. Other changes of this process are kept.
+// then adjusts the open subscription without waiting. Other changes of this process are kept. If
+// before is nil, Merge adds what after contains.
 func (s *Session) Merge(before, after []byte) error {
 	var from, to record
-	if err := errors.Join(json.Unmarshal(before, &from), json.Unmarshal(after, &to)); err != nil {
+	err := json.Unmarshal(after, &to)
+	if before != nil {
+		err = errors.Join(err, json.Unmarshal(before, &from))
+	}
+	if err = errors.Join(err, to.check()); err != nil {
 		return fmt.Errorf("invalid record of a session: %w", err)
 	}
-	s.mu.Lock()
-	s.initialized = s.initialized || to.Initialized
-	if to.LogLevel != from.LogLevel {
-		s.setEnvelopeLevel(to.LogLevel)
-	}
-	s.mu.Unlock()
 	if err := s.mergeURIs(from.URIs, to.URIs); err != nil {
 		return err
 	}
-	return s.refreshSubscription()
+	s.mu.Lock()
+	s.initialized = s.initialized || to.Initialized
+	if before != nil && to.LogLevel != from.LogLevel {
+		s.setEnvelopeLevel(to.LogLevel)
+	}
+	s.mu.Unlock()
+	go func() { _ = s.refreshSubscription() }() // it waits for a handler, and logs the error
+	return nil
+}
+
+// check returns an error for a record that Record does not return.
+func (r *record) check() error {
+	_, known := wire.LogSeverity(r.LogLevel)
+	if len(r.ClientInfo) == 0 || len(r.Capabilities) == 0 || r.LogLevel != "" && !known || len(r.URIs) > maxSubscribed {
+		return errors.New("a member is missing, or has an invalid value")
+	}
+	return nil
 }
 
 func (s *Session) mergeURIs(before, after []string) error {
