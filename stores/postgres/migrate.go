@@ -89,6 +89,8 @@ const (
 	sweepEvery = time.Minute
 	// sweepBatch limits the rows of a statement, and sweepBatches the statements of a table.
 	sweepBatch, sweepBatches = 1000, 1000
+	// sweepSize gives a statement 16 more seconds: its rows may be large.
+	sweepSize = 256 << 20
 )
 
 // sweep deletes expired rows until ctx ends. An error ends the sweep of a table until the next time:
@@ -97,7 +99,7 @@ func (s *Store) sweep(ctx context.Context) {
 	for {
 		for _, op := range []string{"sweep states", "sweep uses", "sweep records", "sweep logins", "sweep tasks"} {
 			for range sweepBatches {
-				n, err := s.number(ctx, op, 0, sweepBatch)
+				n, err := s.number(ctx, op, sweepSize, sweepBatch)
 				if err != nil || n < sweepBatch {
 					break
 				}

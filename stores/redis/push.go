@@ -75,7 +75,10 @@ func (p *push) open(ctx context.Context) (*Store, error) {
 	_, err := p.main.do(ctx, "connect", 0, func(ctx context.Context) rueidis.RedisResult {
 		return wait(ctx, a.done, &a.err)
 	})
-	return a.store, err
+	if err != nil {
+		return nil, err // the store may still connect
+	}
+	return a.store, nil
 }
 
 // wait waits until done is closed, and returns the error that was set before.

@@ -92,6 +92,16 @@ func (s sessionStore) Load(ctx context.Context, key string) (r replica.Session, 
 	if err != nil {
 		return r, err
 	}
+	// The server remembers each key that the other connection reads, also if the key does not exist.
+	found, err := s.do(ctx, "find session", 0, func(ctx context.Context) rueidis.RedisResult {
+		return s.client.Do(ctx, s.client.B().Exists().Key(s.sessionPrefix()+key).Build())
+	})
+	if err != nil {
+		return r, err
+	}
+	if n, err := found.AsInt64(); err == nil && n == 0 {
+		return r, replica.ErrNoSession
+	}
 	value, err := store.value(ctx, "load session", s.sessionPrefix()+key)
 	if err != nil {
 		return r, err

@@ -241,7 +241,8 @@ func isSupported(version string) bool {
 
 // scripted are the commands that the scripts of the stores call.
 const scripted = "return {redis.call('SET', KEYS[1], '1', 'PX', 60000), redis.call('GET', KEYS[1]), " +
-	"redis.call('STRLEN', KEYS[1]), redis.call('PEXPIRE', KEYS[1], 60000), redis.call('EXPIRE', KEYS[1], 60), " +
+	"redis.call('STRLEN', KEYS[1]), redis.call('GETRANGE', KEYS[1], 0, 0), redis.call('PTTL', KEYS[1]), " +
+	"redis.call('PEXPIRE', KEYS[1], 60000), redis.call('EXPIRE', KEYS[1], 60), " +
 	"redis.call('DEL', KEYS[1]), redis.call('HSET', KEYS[1], 'a', '1'), redis.call('HINCRBY', KEYS[1], 'a', 1), " +
 	"redis.call('HGET', KEYS[1], 'a'), redis.call('HMGET', KEYS[1], 'a'), redis.call('HSTRLEN', KEYS[1], 'a'), " +
 	"redis.call('HLEN', KEYS[1]), redis.call('HGETALL', KEYS[1]), redis.call('HDEL', KEYS[1], 'a'), " +
@@ -253,7 +254,8 @@ const scripted = "return {redis.call('SET', KEYS[1], '1', 'PX', 60000), redis.ca
 func (c *checker) rights(f *Finding) {
 	key := redis.DefaultPrefix + ":check:{" + rand.Text() + "}"
 	for _, command := range [][]string{{"SET", key, "1", "NX", "PX", "60000"}, {"GET", key}, {"UNLINK", key},
-		{"EVAL", scripted, "1", key}, {"EVALSHA", strings.Repeat("0", 40), "1", key}} {
+		{"EVAL", scripted, "1", key}, {"EVALSHA", strings.Repeat("0", 40), "1", key},
+		{"PUBLISH", redis.DefaultPrefix + ":check", ""}, {"CLIENT", "TRACKING", "OFF"}} {
 		ctx, cancel := context.WithTimeout(c.ctx, checkTimeout)
 		err := c.client.Do(ctx, c.client.B().Arbitrary(command[0]).Keys().Args(command[1:]...).Build()).Error()
 		cancel()
