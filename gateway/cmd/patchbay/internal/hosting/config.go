@@ -52,6 +52,7 @@ type Config struct {
 	Fixed    map[string]*target.Target // the servers that the command line names; nil for a configuration
 	Pins     state.Store               // holds the approved definitions; nil accepts every definition
 	Store    *shared.Store             // of several processes, after State opened it; nil for none
+	file     string                    // of bolt:PATH, after State opened the stores
 	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
 	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.

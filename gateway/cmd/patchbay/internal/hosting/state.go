@@ -52,21 +52,21 @@ func (c *Config) State(ctx context.Context, f *cmdutil.Factory) (state.Store, er
 	if err != nil {
 		return nil, exit.UsageError(err) // another store would be wrong
 	}
-	texts, path := settings.Store, ""
+	texts := settings.Store
 	if len(f.Flags.Store) > 0 {
 		texts = f.Flags.Store
 	}
 	if c.Store == nil {
-		c.Store, path, err = OpenStore(ctx, f, c, texts)
+		c.Store, c.file, err = OpenStore(ctx, f, c, texts)
 	}
-	if err == nil && path == "" && c.Store != nil {
+	if err == nil && c.file == "" && c.Store != nil {
 		return c.Store.Redis.HostState(), nil
 	}
 	dir, err2 := userdir.Dir("gateway")
 	if err = errors.Join(err, err2); err != nil {
 		return nil, err
 	}
-	return bolt.OpenState(cmp.Or(path, filepath.Join(dir, "state.db")), nil)
+	return bolt.OpenState(cmp.Or(c.file, filepath.Join(dir, "state.db")), nil)
 }
 
 // ExpandStore returns the URL of a store with its variables replaced.
