@@ -15,11 +15,13 @@ type Views struct {
 	Origin string // the URL for browsers; empty for a console that only this machine opens
 }
 
-// AddFlags adds the flags --view-addr and --view-origin.
-func (v *Views) AddFlags(cmd *cobra.Command) {
+// AddFlags adds the flags --view-addr and --view-origin. The help of a command that must fit a screen
+// does not show them: the guide of the console describes them.
+func (v *Views) AddFlags(cmd *cobra.Command, hidden bool) {
 	set := cmd.Flags()
 	set.StringVar(&v.Addr, "view-addr", "", "serve the pages of apps at this `host:port`")
 	set.StringVar(&v.Origin, "view-origin", "", "`URL` of --view-addr behind a proxy, with another host")
+	set.Lookup("view-addr").Hidden, set.Lookup("view-origin").Hidden = hidden, hidden
 }
 
 // Check returns an error for an invalid origin, and for flags of a command that serves no console.

@@ -65,7 +65,7 @@ func NewCmdConsole(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command
 	}
 	o.cmd.Flags().StringVar(&o.Addr, "addr", "", "listen at this `host:port` of this machine; default "+
 		console.DefaultAddr+", or a free port")
-	o.Views.AddFlags(o.cmd)
+	o.Views.AddFlags(o.cmd, false)
 	o.cmd.Flags().StringVar(&o.Checks, "checks", defaultChecks, "save calls to this `file`, which \"patchbay check\" "+
 		"runs")
 	o.cmd.Flags().BoolVar(&o.NoBrowser, "no-browser", false, "print the URL, and do not open a browser")

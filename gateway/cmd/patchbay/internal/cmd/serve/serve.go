@@ -64,7 +64,7 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
 	cmd.Flags().StringArrayVar(&f.Flags.Store, "store", nil,
 		"share state at this `URL`: redis://HOST or bolt:PATH")
-	o.Views.AddFlags(cmd)
+	o.Views.AddFlags(cmd, true)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
 	return cmd

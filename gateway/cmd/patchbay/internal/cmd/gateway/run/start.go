@@ -48,7 +48,7 @@ func NewCmdRun(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 		"serve the web console, at this `host:port`").NoOptDefVal = "true"
 	set.StringVar(&o.Capture, "capture", "", "record traffic: `off`, summaries or always")
 	_ = set.MarkHidden("capture") // the guide of the console explains it; the help must fit a screen
-	o.Views.AddFlags(o.cmd)
+	o.Views.AddFlags(o.cmd, true)
 	cmdutil.AddLogFormat(f, o.cmd)
 	return o.cmd
 }
