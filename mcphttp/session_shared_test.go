@@ -349,7 +349,8 @@ func TestSharedSession_Limits(t *testing.T) {
 		if got := f.store.loads.Load() - before; got != 2 { // again after the session is known here
 			t.Errorf("got %d loads, want 2", got)
 		}
-		for _, id := range []string{"short", strings.Repeat("A", 26), strings.Repeat("1", 26), strings.Repeat("A", 1000)} {
+		for _, id := range []string{"short", strings.Repeat("A", 26), strings.Repeat("1", 26),
+			strings.Repeat("A", 1000)} {
 			s.send(callBody(1, "echo"), "Mcp-Session-Id: "+id)
 		}
 		if got := f.store.loads.Load() - before; got != 3 {
@@ -374,7 +375,7 @@ func TestSharedSession_StoreLostItsLastWrites(t *testing.T) {
 		}
 		setLevel := func(level string) {
 			t.Helper()
-			got := s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":%q}}`, level))
+			got := s.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"` + level + `"}}`)
 			if got.status != 200 || got.code() != 0 {
 				t.Errorf("set the level %s: got %d %s", level, got.status, got.body)
 			}
@@ -388,7 +389,8 @@ func TestSharedSession_StoreLostItsLastWrites(t *testing.T) {
 		}
 		f.store.silent.Store(false)
 		setLevel("debug")
-		if got, err := f.store.Memory.Load(t.Context(), key); err != nil || !strings.Contains(string(got.Data), "debug") {
+		got, err := f.store.Memory.Load(t.Context(), key)
+		if err != nil || !strings.Contains(string(got.Data), "debug") {
 			t.Errorf("the store contains %s, %v", got.Data, err)
 		}
 	})
