@@ -23,9 +23,6 @@ type Options struct {
 	Middleware []mcp.Middleware
 	// Tasks stores the tasks. Default: in memory.
 	Tasks tasks.Store
-	// StateKeys and StateStore are those of [mcp.ServerOptions].
-	StateKeys  [][]byte
-	StateStore mcp.StateStore
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
 	// Observer receives the requests. Default: no observer.
@@ -51,8 +48,6 @@ func New(version string, opts *Options) *Demo {
 		Logger:       opts.Logger,
 		Observer:     opts.Observer,
 		Middleware:   opts.Middleware,
-		StateKeys:    opts.StateKeys,
-		StateStore:   opts.StateStore,
 	}
 	if opts.Scopes != nil {
 		serverOpts.Middleware = append(serverOpts.Middleware, opts.Scopes)

@@ -32,11 +32,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
-	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
-	"github.com/patchbay-mcp/patchbay/stores/shared"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // DefaultGatewayAddr contains a fixed port, so that the configurations of clients stay valid.
@@ -50,9 +49,7 @@ type Config struct {
 	Entries  map[string]*config.Server // by name, unexpanded
 	Targets  map[string]*target.Target // by name: the target that the command line would use
 	Fixed    map[string]*target.Target // the servers that the command line names; nil for a configuration
-	Pins     state.Store               // holds the approved definitions; nil accepts every definition
-	Store    *shared.Store             // of several processes, after State opened it; nil for none
-	file     string                    // of bolt:PATH, after State opened the stores
+	Pins     *bolt.StateStore          // holds the approved definitions; nil accepts every definition
 	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
 	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.
@@ -278,9 +275,6 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		},
 		StateKeys: keys, Observer: c.Observer, Logger: f.IO.Logger(),
 		Tokens: func(principal string) oauthclient.Store {
-			if c.Store != nil && principal != "" {
-				return c.Store.Redis.Logins(principal)
-			}
 			return CallerTokens(f, principal)
 		}, OAuth: func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions {
 			return callerOAuth(f, c, s, p)
@@ -305,7 +299,7 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		opts.State, opts.Pins = c.Pins, true
 	}
 	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.Policy != nil && opts.State == nil {
-		if opts.State, err = c.State(ctx, f); err != nil {
+		if opts.State, err = GatewayState(); err != nil {
 			return nil, err
 		}
 	}

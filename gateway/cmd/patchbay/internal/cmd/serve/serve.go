@@ -2,7 +2,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -62,8 +60,6 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
 	cmd.Flags().VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
-	cmd.Flags().StringArrayVar(&f.Flags.Store, "store", nil,
-		"share state at this `URL`: redis://HOST or bolt:PATH")
 	o.Views.AddFlags(cmd, true)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
@@ -88,8 +84,6 @@ func (o *Options) check() error {
 		return errors.New("--pprof needs --ops: profiles are served at its address")
 	case o.Ops != "" && o.Stdio:
 		return observe.ErrOpsStdio
-	case len(o.Flags.Store) > 0 && (o.Stdio || o.Auth != ""):
-		return errors.New("--store is for HTTP without --auth: the demo of a login serves users at its own address")
 	case o.Console != "" && o.Stdio:
 		return errors.New("--console is for HTTP: use \"patchbay console -- patchbay serve --stdio\"")
 	}
@@ -152,15 +146,7 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (use --addr for another address)", err)}
 	}
 	defer listener.Close()
-	shared, file, err := hosting.OpenStore(ctx, f, &hosting.Config{}, o.Flags.Store)
-	if err != nil {
-		return err
-	}
 	opts := demo.Options{Observer: b.McpObserver()}
-	if shared != nil {
-		opts.StateKeys, opts.StateStore = shared.StateKeys(), shared.Redis.States()
-	}
-	o.Tasks = cmp.Or(o.Tasks, file)
 	if o.Auth == authDemo {
 		opts.Scopes = DemoScopes()
 	}
@@ -183,13 +169,11 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		}
 		defer stop()
 	}
-	served := &mcphttp.Options{Logger: f.IO.Logger()}
-	shared.Configure(served)
-	h := mcphttp.NewHandler(d.Server, served)
+	h := mcphttp.NewHandler(d.Server, &mcphttp.Options{Logger: f.IO.Logger()})
 	if err := b.ObserveStats(d.Server, d.Tasks, h); err != nil {
 		return errors.Join(err, d.end())
 	}
-	b.Ready(ctx, func() any { return map[string]any{"store": hosting.ReadinessOf(shared)} })
+	b.Ready(ctx, func() any { return nil })
 	f.Observe.AnnounceOps(b)
 	if o.Auth == authDemo {
 		return errors.Join(serveProtected(ctx, f, listener, o.Addr, h), d.end())

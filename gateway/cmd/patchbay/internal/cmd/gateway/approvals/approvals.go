@@ -21,8 +21,8 @@ import (
 )
 
 // withApprovals calls f with the approvals of the gateways of this user.
-func withApprovals(ctx context.Context, p *cmdutil.Factory, f func(*approval.Approvals) error) error {
-	state, err := hosting.GatewayState(ctx, p)
+func withApprovals(f func(*approval.Approvals) error) error {
+	state, err := hosting.GatewayState()
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func NewCmdPending(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *co
 }
 
 func listPending(ctx context.Context, o *cmdutil.Invocation) error {
-	return withApprovals(ctx, o.Factory, func(a *approval.Approvals) error {
+	return withApprovals(func(a *approval.Approvals) error {
 		all, err := a.Pending(ctx)
 		if err != nil {
 			return err
@@ -96,11 +96,11 @@ func printPending(f *cmdutil.Factory, r *approval.Pending) {
 
 // completePending completes the id of a request that waits.
 func completePending(
-	ctx context.Context, f *cmdutil.Factory, args []string, typed string,
+	ctx context.Context, args []string, typed string,
 ) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	if len(args) == 0 {
-		_ = withApprovals(ctx, f, func(a *approval.Approvals) error {
+		_ = withApprovals(func(a *approval.Approvals) error {
 			all, err := a.Pending(ctx)
 			for i := range all {
 				if strings.HasPrefix(all[i].ID, typed) {
@@ -118,7 +118,7 @@ func NewCmdDeny(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra
 	cmd := cmdutil.Command(f, "deny ID", "Refuse a request that waits for approval", namedRequest(cobra.ExactArgs(1)),
 		&cmdutil.Invocation{}, cmdutil.Or(run, deny))
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return completePending(cmd.Context(), f, args, typed)
+		return completePending(cmd.Context(), args, typed)
 	}
 	return cmd
 }
@@ -139,7 +139,7 @@ func namedRequest(args cobra.PositionalArgs) cobra.PositionalArgs {
 
 // decideRequest answers a request. The gateway that holds it sends or refuses it.
 func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer approval.Answer) error {
-	return withApprovals(ctx, f, func(a *approval.Approvals) error {
+	return withApprovals(func(a *approval.Approvals) error {
 		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func NewCmdGrants(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cob
 }
 
 func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
-	return withApprovals(ctx, o.Factory, func(a *approval.Approvals) error {
+	return withApprovals(func(a *approval.Approvals) error {
 		all, err := a.Grants(ctx)
 		if err != nil {
 			return err
@@ -190,7 +190,7 @@ func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cob
 }
 
 func revoke(ctx context.Context, o *cmdutil.Invocation) error {
-	return withApprovals(ctx, o.Factory, func(a *approval.Approvals) error {
+	return withApprovals(func(a *approval.Approvals) error {
 		if err := a.Revoke(ctx, o.Words[0]); err != nil {
 			return err
 		}

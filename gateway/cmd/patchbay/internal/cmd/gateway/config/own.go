@@ -258,7 +258,7 @@ func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.Se
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keys.ListKeys(ctx, f)
+	keys, err := keys.ListKeys(ctx)
 	if err != nil {
 		return nil, err
 	}

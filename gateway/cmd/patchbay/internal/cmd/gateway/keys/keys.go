@@ -48,8 +48,8 @@ func NewCmdKeys(f *cmdutil.Factory) *cobra.Command {
 }
 
 // KeyStore returns the keys of the gateways of this user.
-func KeyStore(ctx context.Context, f *cmdutil.Factory) (*gateway.KeyStore, error) {
-	state, err := hosting.GatewayState(ctx, f)
+func KeyStore() (*gateway.KeyStore, error) {
+	state, err := hosting.GatewayState()
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +281,7 @@ func newKey(ctx context.Context, o *NewOptions) error {
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	store, err := KeyStore(ctx, f)
+	store, err := KeyStore()
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra
 }
 
 func list(ctx context.Context, o *cmdutil.Invocation) error {
-	all, err := ListKeys(ctx, o.Factory)
+	all, err := ListKeys(ctx)
 	if err != nil {
 		return err
 	}
@@ -378,8 +378,8 @@ func list(ctx context.Context, o *cmdutil.Invocation) error {
 }
 
 // ListKeys returns the keys of the gateway.
-func ListKeys(ctx context.Context, f *cmdutil.Factory) ([]gateway.Key, error) {
-	store, err := KeyStore(ctx, f)
+func ListKeys(ctx context.Context) ([]gateway.Key, error) {
+	store, err := KeyStore()
 	if err != nil {
 		return nil, err
 	}
@@ -391,7 +391,7 @@ func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cob
 	cmd := cmdutil.Command(f, "revoke NAME…", "Revoke keys: their clients are refused, and their sessions end",
 		cobra.MinimumNArgs(1), &cmdutil.Invocation{}, cmdutil.Or(run, revoke))
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		all, _ := ListKeys(cmd.Context(), f)
+		all, _ := ListKeys(cmd.Context())
 		var names []string
 		for i := range all {
 			if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
@@ -405,7 +405,7 @@ func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cob
 
 // revoke revokes keys. After an unknown key it must still revoke the others.
 func revoke(ctx context.Context, o *cmdutil.Invocation) error {
-	store, err := KeyStore(ctx, o.Factory)
+	store, err := KeyStore()
 	if err != nil {
 		return err
 	}

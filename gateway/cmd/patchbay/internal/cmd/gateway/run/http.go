@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/keys"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
@@ -116,11 +117,9 @@ func gatewayAuth(
 			return nil, "", err
 		}
 		o.Keys = []string{key}
-		st, err := g.Config.State(ctx, f)
-		if err != nil {
+		if o.KeyStore, err = keys.KeyStore(); err != nil {
 			return nil, "", err
 		}
-		o.KeyStore = gateway.NewKeyStore(st)
 	}
 	if auth.OIDC != nil {
 		o.OAuth, err = gatewayOAuth(f, auth.OIDC)
@@ -176,8 +175,6 @@ type GatewayReadiness struct {
 	// apply.
 	Configuration string            `json:"configuration"`
 	Servers       []ServerReadiness `json:"servers"`
-	// Store is absent if the gateway shares no store with others.
-	Store *hosting.StoreReadiness `json:"store,omitempty"`
 }
 
 // A ServerReadiness is the condition of a server. A server that is not running has not failed: it
@@ -189,8 +186,7 @@ type ServerReadiness struct {
 }
 
 func (g *Run) readiness() any {
-	r := GatewayReadiness{Configuration: "current", Servers: []ServerReadiness{},
-		Store: hosting.ReadinessOf(g.Config.Store)}
+	r := GatewayReadiness{Configuration: "current", Servers: []ServerReadiness{}}
 	if g.rejected.Load() != nil {
 		r.Configuration = "rejected"
 	}

@@ -136,15 +136,10 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	if err != nil && f.Flags.Verbose {
 		f.IO.Err.Printf("patchbay: the states of questions end with this process: %s", term.Clean(err.Error()))
 	}
-	st, err := g.Config.State(ctx, f)
-	if err != nil {
-		return err
-	}
 	if g.Config.Fixed == nil {
-		g.Config.Pins = st
-	}
-	if g.Config.Store != nil {
-		states = g.Config.Store.StateKeys()
+		if g.Config.Pins, err = hosting.GatewayState(); err != nil {
+			return err
+		}
 	}
 	if g.Host, err = hosting.OpenHost(ctx, f, g.Config, states); err != nil {
 		return err
