@@ -2,6 +2,7 @@ package mcphttp_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,6 +111,14 @@ func TestBus_CancellationAtAnotherProcess(t *testing.T) {
 		synctest.Wait()
 		if len(core.causes) > 0 {
 			t.Errorf("another session cancelled the call: %v", <-core.causes)
+		}
+		forged := fmt.Sprintf(`{"session":"%x","principal":"another","message":%s}`, sha256.Sum256([]byte(s.id)), cancel)
+		if n, err := f.store.Memory.Publish(t.Context(), "mcphttp/cancelled", []byte(forged)); n == 0 || err != nil {
+			t.Errorf("the message reached %d processes: %v", n, err)
+		}
+		synctest.Wait()
+		if len(core.causes) > 0 {
+			t.Errorf("another principal cancelled the call: %v", <-core.causes)
 		}
 		if got := s.send(cancel); got.status != 202 {
 			t.Errorf("got %d %s, want 202", got.status, got.body)

@@ -395,3 +395,42 @@ func TestSharedSession_StoreLostItsLastWrites(t *testing.T) {
 		}
 	})
 }
+
+// A process that has no room for a session forgets the session. Other processes still serve it.
+func TestSharedSession_EvictionIsLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 4}})
+		f.at(0)
+		s := f.initialize(june2025)
+		for range 3 { // anonymous callers have half of the room
+			f.initialize(june2025)
+			synctest.Wait()
+		}
+		if got := f.handlers[0].Stats().Sessions; got != 2 {
+			t.Errorf("the process holds %d sessions, want 2", got)
+		}
+		f.at(1)
+		if got := s.send(callBody(1, "echo")); got.status != 200 {
+			t.Errorf("at another process: got %d %s, want 200", got.status, got.body)
+		}
+	})
+}
+
+// Answers to pings may get lost between processes, so missing answers end a session at one process.
+func TestSharedSession_MissingPingsAreLocal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{PingInterval: time.Second}})
+		f.at(0)
+		s := f.initialize(june2025)
+		stream := f.open(s.get(t.Context()))
+		defer stream.Body.Close()
+		<-time.After(10 * time.Second)
+		if got := f.handlers[0].Stats().Sessions; got != 0 {
+			t.Errorf("the process holds %d sessions, want none", got)
+		}
+		f.at(1)
+		if got := s.send(callBody(1, "echo")); got.status != 200 {
+			t.Errorf("at another process: got %d %s, want 200", got.status, got.body)
+		}
+	})
+}
