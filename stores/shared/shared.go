@@ -36,8 +36,7 @@ var ErrOtherKey = errors.New("shared: the store contains another key of request 
 // The entry of the host state that contains the key of request states.
 const keyKind, keyName, keySize = "secret", "state key", 32
 
-// A Store is a connection to the store of several processes. A nil Store keeps the defaults of a handler. A Store is
-// safe for concurrent use.
+// A Store is a connection to the store of several processes. A Store is safe for concurrent use.
 type Store struct {
 	// Redis contains the stores. It must not be changed.
 	Redis *redis.Store
@@ -81,20 +80,13 @@ func (s *Store) storedKey(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// StateKeys returns the keys for [mcp.ServerOptions] or the options of a host; nil for a nil Store.
-func (s *Store) StateKeys() [][]byte {
-	if s == nil {
-		return nil
-	}
-	return [][]byte{s.key}
-}
+// StateKeys returns the keys for [mcp.ServerOptions] or the options of a host.
+func (s *Store) StateKeys() [][]byte { return [][]byte{s.key} }
 
 // Configure makes a handler share its sessions and the events of their streams through the store.
 // All handlers that share a store must serve equal servers to the same principals.
 func (s *Store) Configure(o *mcphttp.Options) {
-	if s != nil {
-		o.Sessions.Store, o.Sessions.Bus, o.Sessions.Events = s.Redis.Sessions(), s.Redis.Bus(), s.Redis.Events()
-	}
+	o.Sessions.Store, o.Sessions.Bus, o.Sessions.Events = s.Redis.Sessions(), s.Redis.Bus(), s.Redis.Events()
 }
 
 // Ready returns an error if the store is unavailable, or [ErrOtherKey]. It takes less than a second.
@@ -107,8 +99,4 @@ func (s *Store) Ready(ctx context.Context) error {
 }
 
 // Close closes the connections of the store.
-func (s *Store) Close() {
-	if s != nil {
-		s.Redis.Close()
-	}
-}
+func (s *Store) Close() { s.Redis.Close() }
