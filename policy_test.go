@@ -145,12 +145,13 @@ func TestProtocolDatesLiveInWire(t *testing.T) {
 // eraFiles are the files whose identifiers may name an era: the edge, its contract with transports,
 // the options that bound it or choose it, stores of the events of sessions, the trace of messages,
 // the shell that reports lost sessions, the host, which shares connections by sessions, metrics of
-// sessions, what replicas share, and the client of the tests.
+// sessions, the records that replicas share, and the client of the tests.
 var eraFiles = regexp.MustCompile(`^(internal/(legacy|wire)/.*` +
 	`|mcphttp/([a-z_]*session[a-z_]*|[a-z_]*sse2024[a-z_]*|handler|doc|options|stats)\.go` +
 	`|mcp/(serve|connect|connector|connector_session|transport|inmemory|observer|doc)\.go|gateway/cmd/patchbay/internal/(connect/trace|cmd/shell/transport)\.go` +
 	`|mcp/driver/.*|ext/tasks/[a-z_]*2025[a-z_]*\.go|mcptest/.*|otelmcp/.*|gateway/(session|admin_servers|admin_stats)\.go` +
-	`|examples/forwarder/host\.go|host/.*\.go|replica/.*\.go|stores/redis/(events|sessions)\.go|storetest/(events|sessions)\.go)$`)
+	`|examples/forwarder/host\.go|host/.*\.go|replica/.*\.go` +
+	`|(stores/redis|storetest)/(events|sessions)\.go)$`)
 
 func TestErasAreDecidedAtTheEdge(t *testing.T) {
 	word := regexp.MustCompile(`(?i)legacy|session`)

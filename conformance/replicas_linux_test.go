@@ -190,7 +190,8 @@ func (f *fleet) client(t *testing.T, revision string) *mcp.Client {
 		c, err = mcp.Connect(t.Context(), transport,
 			&mcp.ClientOptions{Revision: revision, ElicitationsPerMinute: 10_000,
 				Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
+					content := json.RawMessage(`{"name":"Ada"}`)
+					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: content}, nil
 				}})
 		return err
 	})

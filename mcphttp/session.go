@@ -64,7 +64,7 @@ type SessionOptions struct {
 
 	// Store shares the sessions with other processes that serve an equal server, so that each of them
 	// can serve each request and Shutdown ends no session. It stores digests of ids and principals,
-	// and what the client declared and subscribed to. A request fails with status 503 if the store
+	// the declarations of the client and its subscriptions. A request fails with status 503 if the store
 	// fails and this process does not know the session. Max and MaxPerPrincipal apply to the sessions
 	// of each process, and Begin and End to each process: Begin is also called when this process first
 	// serves a session of the store, and End when it ends, was idle here, or this process shuts down.

@@ -49,7 +49,7 @@ func (t *sessions) subscribe() *refusal {
 }
 
 // elsewhere sends a message about a request that is not in progress here to the process that may know
-// it. What no process receives is dropped, as a message about a request that has ended.
+// the request. A message that no process receives is dropped, as if the request had ended.
 func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 	message := sessionContextFrom(ctx)
 	if message == nil || message.of.shared == nil {

@@ -34,7 +34,7 @@ var errStore = refuseBusy(http.StatusServiceUnavailable, "the store of sessions 
 var errSessionGone = fmt.Errorf("%w: session ended at another process", mcp.ErrClosed)
 
 // sharedSessions are the sessions of a handler in a [replica.SessionStore]. A session is in the table
-// of each process that served it lately; the store holds what these processes must agree about.
+// of each process that served it lately; the store holds the records on which these processes agree.
 type sharedSessions struct {
 	replica.SessionStore // nil if sessions are not shared
 	loads                singleflight.Group[sessionKey, *refusal]
@@ -49,7 +49,7 @@ type sharedSessions struct {
 	leave   []func()   // ends the subscriptions
 }
 
-// sharedState is what a process knows of the record of a session.
+// sharedState is the knowledge of a process about the record of a session.
 type sharedState struct {
 	key      string       // the digest of the id
 	restored bool         // another process opened the session; not changed once the session is in the table
@@ -219,7 +219,7 @@ func (t *sessions) save(s *session) error {
 	return t.lost(s, err)
 }
 
-// reload applies what other processes changed. The caller holds s.shared.mu.
+// reload applies the changes of other processes. The caller holds s.shared.mu.
 func (t *sessions) reload(s *session) error {
 	p := s.shared
 	record, err := t.shared.Load(context.Background(), p.key)
@@ -236,7 +236,7 @@ func (t *sessions) reload(s *session) error {
 		before = nil
 	}
 	if err := s.conversation().Merge(before, record.Data); err != nil {
-		return err // the record stays the former one, so that no save removes what was not applied
+		return err // the former record stays, so that no save removes changes that were not applied
 	}
 	p.record = record
 	return nil

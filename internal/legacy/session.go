@@ -253,7 +253,7 @@ func (s *Session) Begin(ctx context.Context, x *Exchange, m *jsonrpc.Message, ou
 	return nil
 }
 
-// Deliver applies a response or a cancellation, also one that arrived at another process. It reports
+// Deliver applies a response or a cancellation, which may have arrived at another process. It reports
 // whether the request is in progress here. It does not wait.
 func (s *Session) Deliver(m *jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Response {

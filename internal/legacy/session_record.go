@@ -19,7 +19,7 @@ type record struct {
 	ClientInfo   json.RawMessage `json:"clientInfo"`
 	Capabilities json.RawMessage `json:"capabilities"`
 	LogLevel     string          `json:"logLevel"`
-	Server       [5]bool         `json:"server"` // what initialize declared, in the order of capabilitySet
+	Server       [5]bool         `json:"server"` // the declared capabilities, in the order of capabilitySet
 	Initialized  bool            `json:"initialized,omitempty"`
 	URIs         []string        `json:"uris,omitempty"`
 }
@@ -75,7 +75,7 @@ func Restore(ctx context.Context, cfg *Config, data []byte) (*Session, error) {
 
 // Merge applies the changes between two records of the session, which another process made, and
 // then adjusts the open subscription without waiting. Other changes of this process are kept. If
-// before is nil, Merge adds what after contains.
+// before is nil, Merge adds the contents of after.
 func (s *Session) Merge(before, after []byte) error {
 	var from, to record
 	err := json.Unmarshal(after, &to)

@@ -204,7 +204,7 @@ func TestMigrationIsAtomic(t *testing.T) {
 	open(t, need(t).url(), opts)
 }
 
-// The steps that follow the version of the tables run, and keep what the tables contain.
+// The steps that follow the version of the tables run, and keep the contents of the tables.
 func TestOlderTablesAreUpgraded(t *testing.T) {
 	opts := newSchema()
 	if err := use(t, open(t, need(t).url(), opts).HostState()); err != nil {

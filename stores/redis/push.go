@@ -93,7 +93,7 @@ func wait(ctx context.Context, done <-chan struct{}, err *error) rueidis.RedisRe
 
 func (p *push) connect(a *attempt) {
 	option := p.main.option
-	option.DisableCache = false // the server tracks what this connection reads; nothing uses the cache
+	option.DisableCache = false // the server tracks the reads of this connection; nothing uses the cache
 	option.ClientTrackingOptions = []string{"NOLOOP"}
 	option.OnInvalidations = p.invalidated
 	option.PipelineMultiplex = -1 // a single connection

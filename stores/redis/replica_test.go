@@ -24,8 +24,8 @@ func next[T any](t *testing.T, values chan T) (value T) {
 	return value
 }
 
-// After a restart of the server, changes and messages count as lost, and new ones arrive. Until then,
-// nothing is reported, so a process can use the sessions that it knows.
+// After a restart of the server, changes and messages count as lost, and later changes arrive. Until
+// then, nothing is reported, so a process can use the sessions that it knows.
 func TestReplicasAfterARestart(t *testing.T) {
 	const secret = "pa55word"
 	server := startServer(t, "--requirepass", secret)
@@ -119,7 +119,7 @@ func (c *copies) load(t *testing.T, s replica.SessionStore, key string) uint64 {
 	return loaded.Version
 }
 
-// A process that forgets what Watch reports has no old copy, although its connections break.
+// A process that forgets each session that Watch reports has no old copy, although its connections break.
 func TestCopiesAreCurrentAlthoughConnectionsBreak(t *testing.T) {
 	const keys, changes = 8, 60
 	server := startServer(t)

@@ -229,7 +229,8 @@ func TestAppsTalkAndWaitForThePerson(t *testing.T) {
 			`{"zone":"a secret","n":1e2}}}`, id))
 		shown := v.Await("/inbox", `name="question" value="`)
 		for _, want := range []string{"call the tool time", "(1) Inbox", `href="` + at, "ui://clock/face",
-			"the local user", "The server claims", "not pinned", "&#34;zone&#34;: &#34;[secret]&#34;", "1e2", "Approve once"} {
+			"the local user", "The server claims",
+			"not pinned", "&#34;zone&#34;: &#34;[secret]&#34;", "1e2", "Approve once"} {
 			if !strings.Contains(shown, want) {
 				t.Errorf("the Inbox lacks %q:\n%s", want, shown)
 			}
