@@ -112,7 +112,8 @@ func TestBus_CancellationAtAnotherProcess(t *testing.T) {
 		if len(core.causes) > 0 {
 			t.Errorf("another session cancelled the call: %v", <-core.causes)
 		}
-		forged := fmt.Sprintf(`{"session":"%x","principal":"another","message":%s}`, sha256.Sum256([]byte(s.id)), cancel)
+		key := sha256.Sum256([]byte(s.id))
+		forged := fmt.Sprintf(`{"session":"%x","principal":"another","message":%s}`, key, cancel)
 		if n, err := f.store.Memory.Publish(t.Context(), "mcphttp/cancelled", []byte(forged)); n == 0 || err != nil {
 			t.Errorf("the message reached %d processes: %v", n, err)
 		}

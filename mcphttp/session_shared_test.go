@@ -419,7 +419,8 @@ func TestSharedSession_EvictionIsLocal(t *testing.T) {
 // Answers to pings may get lost between processes, so missing answers end a session at one process.
 func TestSharedSession_MissingPingsAreLocal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{PingInterval: time.Second}})
+		pings := mcphttp.SessionOptions{PingInterval: time.Second}
+		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: pings})
 		f.at(0)
 		s := f.initialize(june2025)
 		stream := f.open(s.get(t.Context()))
