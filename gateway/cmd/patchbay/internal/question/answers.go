@@ -7,18 +7,23 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
-// answers is the file of --answers; see `patchbay help answers`. A nil *answers is empty.
+// answers is the file of --answers; see `patchbay help answers`. A nil *answers is empty. It is safe
+// for concurrent use.
 type answers struct {
 	Elicitation []*answer `json:"elicitation"`
 	Sampling    []*answer `json:"sampling"`
+
+	mu sync.Mutex // guards used of the entries
 }
 
 // An answer is the answer to a question. Message and Field are for entries of the file alone.
@@ -101,6 +106,8 @@ func (a *answers) find(q question) *answer {
 	if _, ok := q.(samplingQuestion); ok {
 		entries = a.Sampling
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, e := range entries {
 		if e.used || !strings.Contains(q.message(), e.Message) || !q.fits(e) {
 			continue
@@ -109,6 +116,29 @@ func (a *answers) find(q question) *answer {
 		return e
 	}
 	return nil
+}
+
+// Elicit returns the answer to an elicitation, or nil if no entry matches.
+func (a *answers) Elicit(p *mcp.ElicitRequestParams) *mcp.ElicitResult {
+	var q question = formQuestion{p}
+	if p.Mode == "url" {
+		q = pageQuestion{p}
+	}
+	if found := a.find(q); found != nil {
+		return found.elicitResult()
+	}
+	return nil
+}
+
+// Sample returns the answer to a sampling request, or the error of an entry that declines it. ok
+// reports whether an entry matches.
+func (a *answers) Sample(p *mcp.CreateMessageParams) (r *mcp.CreateMessageResult, ok bool, err error) {
+	found := a.find(samplingQuestion{p})
+	if found == nil {
+		return nil, false, nil
+	}
+	r, err = found.sampleResult()
+	return r, true, err
 }
 
 func (a *answer) action() mcp.ElicitAction { return cmp.Or(a.Action, mcp.ElicitAccept) }
@@ -121,10 +151,13 @@ func (a *answer) elicitResult() *mcp.ElicitResult {
 	return r
 }
 
-func (a *answer) sampleResult() *mcp.CreateMessageResult {
+func (a *answer) sampleResult() (*mcp.CreateMessageResult, error) {
+	if a.action() != mcp.ElicitAccept {
+		return nil, mcp.Errorf(driver.CodeUserRejected, "the user refused the sampling request")
+	}
 	if a.Result != nil {
-		return a.Result
+		return a.Result, nil
 	}
 	return &mcp.CreateMessageResult{Role: mcp.RoleAssistant, Content: []mcp.ContentBlock{mcp.Text(a.Text)},
-		Model: cmp.Or(a.Model, "human"), StopReason: "endTurn"}
+		Model: cmp.Or(a.Model, "human"), StopReason: "endTurn"}, nil
 }

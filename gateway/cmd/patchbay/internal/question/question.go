@@ -125,10 +125,7 @@ func (p *Asker) Sample(ctx context.Context, params *mcp.CreateMessageParams) (*m
 	if err != nil {
 		return nil, err
 	}
-	if a.action() != mcp.ElicitAccept {
-		return nil, mcp.Errorf(driver.CodeUserRejected, "the user refused the sampling request")
-	}
-	return a.sampleResult(), nil
+	return a.sampleResult()
 }
 
 // ParseQuestion returns the question of an input request.

@@ -149,7 +149,7 @@ func sampleResult(output []byte) (*mcp.CreateMessageResult, error) {
 			return r, nil
 		}
 	}
-	return (&answer{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Model: "unknown"}).sampleResult(), nil
+	return (&answer{Text: strings.ToValidUTF8(string(text), "\uFFFD"), Model: "unknown"}).sampleResult()
 }
 
 // A boundedBuffer holds output up to a limit, and calls full when the command writes more. It must

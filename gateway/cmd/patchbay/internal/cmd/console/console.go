@@ -105,8 +105,8 @@ func open(ctx context.Context, o *Options) (err error) {
 	c.Events, c.Capture = gateway.NewEventLog(), capture.New(nil) // the console keeps the bodies
 	sources := launch.Collect(c)
 	sources.AnswerAll(c) // the host has no other callers
-	if err := sources.SampleWith(f.Flags.SampleWith); err != nil {
-		return exit.UsageError(err)
+	if err := sources.AnswerWith(ctx, f.Flags); err != nil {
+		return err
 	}
 	h, err := hosting.OpenHost(ctx, f, c, nil)
 	if err != nil {

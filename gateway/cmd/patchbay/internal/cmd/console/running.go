@@ -9,7 +9,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -24,8 +23,8 @@ func openRunning(ctx context.Context, o *Options) error {
 		return err
 	}
 	var sources launch.Sources
-	if err := sources.SampleWith(f.Flags.SampleWith); err != nil {
-		return exit.UsageError(err)
+	if err := sources.AnswerWith(ctx, f.Flags); err != nil {
+		return err
 	}
 	web, err := launch.Listen(&console.Options{
 		Admin:   func(*mcp.Principal) *http.Client { return running.HTTP() },

@@ -140,6 +140,59 @@ func TestGatewayConsoleShowsLogs(t *testing.T) {
 	}, "gateway", "--config", path, "--addr", "127.0.0.1:0", "--console=127.0.0.1:0")
 }
 
+// awaitRun runs a tool in Explore and waits until the page of the run contains all texts.
+func awaitRun(t *testing.T, browser *http.Client, base, server, tool, arguments string, want ...string) {
+	t.Helper()
+	at := base + "/explore?" + url.Values{"server": {server}, "kind": {"tools"}, "name": {tool}}.Encode()
+	consoletest.Await(t, `id="editor"`, func() string { return seePage(t, browser, at) })
+	res, err := browser.PostForm(base+"/explore/run", url.Values{"do": {"run"}, "mode": {"json"}, "at-server": {server},
+		"at-kind": {"tools"}, "at-name": {tool}, "at-timeout": {"60"}, "text": {arguments}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	for _, text := range want {
+		consoletest.Await(t, text, func() string { return seePage(t, browser, res.Request.URL.String()) })
+	}
+}
+
+// seePage returns the text of a page.
+func seePage(t *testing.T, browser *http.Client, address string) string {
+	t.Helper()
+	res, err := browser.Get(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: got %d, %v", address, res.StatusCode, err)
+	}
+	return string(text)
+}
+
+// The file of --answers answers the questions of runs, which show that no person answered.
+func TestConsoleAnswersFromAFile(t *testing.T) {
+	file := t.TempDir() + "/answers.json"
+	writeFile(t, file, `{"elicitation": [{"content": {"name": "Ann"}}], "sampling": [{"message": "story", "text": "A tale."},
+		{"action": "decline"}]}`)
+	withConsole(t, "", nil, func(urls <-chan string) {
+		withLogin(t, <-urls, func(browser *http.Client, base string) {
+			for _, test := range []struct{ tool, arguments, want, answer string }{
+				{"greet", `{}`, "Hello, Ann", "accepted by the file of --answers"},
+				{"summarize", `{"text": "a story"}`, "A tale.", "accepted by the file of --answers"},
+				{"summarize", `{"text": "a plan"}`, "refused the sampling request", "declined by the file of --answers"},
+			} {
+				awaitRun(t, browser, base, "demo", test.tool, test.arguments, test.want, test.answer)
+			}
+		})
+	}, "--addr", "127.0.0.1:0", "--answers", file, "--config", writeEmptyConfig(t))
+	o := patchbay(t, "", "console", "--addr", "127.0.0.1:0", "--answers", file+".none", "--", "true")
+	if o.status != exit.Usage || !strings.Contains(o.stderr, "answers.json.none") {
+		t.Errorf("a file that does not exist: got %d, %s", o.status, o.stderr)
+	}
+}
+
 // The first command of a new user shows the demo beside the servers of the configuration, which it
 // does not start, and leaves out servers of a project that are not trusted.
 func TestConsoleShowsTheConfigurationAndTheDemo(t *testing.T) {
@@ -281,18 +334,6 @@ func TestConsoleRefusesOtherTargets(t *testing.T) {
 // The flag --capture overrides the setting capture. Settings shows the effective value, and
 // Traffic the recorded traffic.
 func TestGatewayRecordsTraffic(t *testing.T) {
-	see := func(browser *http.Client, address string) string {
-		res, err := browser.Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		text, err := io.ReadAll(res.Body)
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s: got %d, %v", address, res.StatusCode, err)
-		}
-		return string(text)
-	}
 	for name, test := range map[string]struct{ setting, flag, want string }{
 		"default": {"", "", "summaries"},
 		"setting": {`"capture": "off"`, "", "off"},
@@ -304,10 +345,10 @@ func TestGatewayRecordsTraffic(t *testing.T) {
 			withConsoleOf(t, "", func(p *cmdutil.Factory) { p.IO.Err.Terminal = true }, func(urls <-chan string) {
 				withLogin(t, <-urls, func(browser *http.Client, base string) {
 					row := `/capture</td><td class="data">` + test.want + `</td>`
-					if text := see(browser, base+"/settings"); !strings.Contains(text, row) {
+					if text := seePage(t, browser, base+"/settings"); !strings.Contains(text, row) {
 						t.Errorf("the settings lack capture %s:\n%s", test.want, text)
 					}
-					isRecorded := strings.Contains(see(browser, base+"/traffic"), "/traffic/export")
+					isRecorded := strings.Contains(seePage(t, browser, base+"/traffic"), "/traffic/export")
 					if isRecorded != (test.want != "off") {
 						t.Errorf("the page shows recorded traffic: %t", isRecorded)
 					}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	cli "github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/host"
@@ -52,17 +54,24 @@ func (s *Sources) AnswerAll(c *hosting.Config) {
 // Questions returns the desk with the questions, for a console without a host.
 func (s *Sources) Questions() *question.Desk { return &s.questions }
 
-// SampleWith lets persons answer sampling requests with a command, unless the command is empty. A
-// person sees the answer of the command before it is sent.
-func (s *Sources) SampleWith(command string) error {
-	if command == "" {
-		return nil
+// AnswerWith makes the file of --answers answer questions first, and lets persons answer sampling
+// requests with the command of --sample-with. A person sees the answer of the command before it is
+// sent. Servers must not ask yet.
+func (s *Sources) AnswerWith(ctx context.Context, f *flags.Flags) error {
+	if f.Answers != "" {
+		answers, err := cli.LoadAnswers(ctx, f.Answers)
+		if err != nil {
+			return exit.UsageError(err)
+		}
+		s.questions.AnswerWith(answers)
 	}
-	sampler, err := cli.NewSampler(command)
-	if err != nil {
-		return err
+	if f.SampleWith != "" {
+		sampler, err := cli.NewSampler(f.SampleWith)
+		if err != nil {
+			return exit.UsageError(err)
+		}
+		s.questions.SampleWith(filepath.Base(sampler.Argv[0]), sampler.Run)
 	}
-	s.questions.SampleWith(filepath.Base(sampler.Argv[0]), sampler.Run)
 	return nil
 }
 

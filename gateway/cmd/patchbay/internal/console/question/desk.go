@@ -1,6 +1,7 @@
 package question
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -32,6 +33,16 @@ type Desk struct {
 	changed func()
 	program string // that answers sampling requests, or ""
 	sample  SampleFunc
+	given   Answers // answers before persons do; nil for none
+}
+
+// Answers answer questions before persons see them, such as the file of --answers. They must be
+// safe for concurrent use.
+type Answers interface {
+	// Elicit returns nil to leave an elicitation to persons.
+	Elicit(p *mcp.ElicitRequestParams) *mcp.ElicitResult
+	// Sample returns false to leave a sampling request to persons.
+	Sample(p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, bool, error)
 }
 
 // A SampleFunc returns an answer to a sampling request.
@@ -44,6 +55,13 @@ func (d *Desk) SampleWith(program string, sample SampleFunc) {
 	defer d.mu.Unlock()
 	d.program, d.sample = program, sample
 }
+
+// AnswerWith makes a answer first. The pages show the answered questions. It must be called before
+// servers ask.
+func (d *Desk) AnswerWith(a Answers) { d.given = a }
+
+// byAnswers ends the word for an answer that no person gave.
+const byAnswers = " by the file of --answers"
 
 // Notify makes the desk call changed after each change.
 func (d *Desk) Notify(changed func()) {
@@ -59,6 +77,11 @@ func (d *Desk) Elicit(ctx context.Context, o Origin, p *mcp.ElicitRequestParams)
 	if err != nil {
 		return &mcp.ElicitResult{Action: mcp.ElicitDecline}, d.add(q.close("declined: " + err.Error()))
 	}
+	if d.given != nil {
+		if r := d.given.Elicit(p); r != nil {
+			return r, d.add(q.close(words[r.Action] + byAnswers))
+		}
+	}
 	a, err := d.ask(ctx, q)
 	if err != nil {
 		return nil, err
@@ -71,6 +94,15 @@ func (d *Desk) Elicit(ctx context.Context, o Origin, p *mcp.ElicitRequestParams)
 func (d *Desk) Sample(ctx context.Context, o Origin, p *mcp.CreateMessageParams) (*mcp.CreateMessageResult, error) {
 	q := ofSampling(p)
 	q.Origin = o
+	if d.given != nil {
+		if r, ok, err := d.given.Sample(p); ok {
+			action := mcp.ElicitAccept
+			if err != nil {
+				action = mcp.ElicitDecline
+			}
+			return r, cmp.Or(d.add(q.close(words[action]+byAnswers)), err)
+		}
+	}
 	a, err := d.ask(ctx, q)
 	switch {
 	case err != nil:
