@@ -3,11 +3,13 @@ package root
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"os"
 	"regexp"
 	"runtime"
 	"strings"
@@ -174,22 +176,51 @@ func seePage(t *testing.T, browser *http.Client, address string) string {
 // The file of --answers answers the questions of runs, which show that no person answered.
 func TestConsoleAnswersFromAFile(t *testing.T) {
 	file := t.TempDir() + "/answers.json"
-	writeFile(t, file, `{"elicitation": [{"content": {"name": "Ann"}}], "sampling": [{"message": "story", "text": "A tale."},
-		{"action": "decline"}]}`)
+	writeFile(t, file, `{"elicitation": [{"content": {"name": "Ann"}}],
+		"sampling": [{"message": "story", "text": "A tale."}, {"action": "decline"}]}`)
 	withConsole(t, "", nil, func(urls <-chan string) {
 		withLogin(t, <-urls, func(browser *http.Client, base string) {
 			for _, test := range []struct{ tool, arguments, want, answer string }{
-				{"greet", `{}`, "Hello, Ann", "accepted by the file of --answers"},
-				{"summarize", `{"text": "a story"}`, "A tale.", "accepted by the file of --answers"},
-				{"summarize", `{"text": "a plan"}`, "refused the sampling request", "declined by the file of --answers"},
+				{"greet", `{}`, "Hello, Ann", "accepted"},
+				{"summarize", `{"text": "a story"}`, "A tale.", "accepted"},
+				{"summarize", `{"text": "a plan"}`, "refused the sampling request", "declined"},
 			} {
-				awaitRun(t, browser, base, "demo", test.tool, test.arguments, test.want, test.answer)
+				awaitRun(t, browser, base, "demo", test.tool, test.arguments, test.want,
+					test.answer+" by the file of --answers")
 			}
 		})
 	}, "--addr", "127.0.0.1:0", "--answers", file, "--config", writeEmptyConfig(t))
 	o := patchbay(t, "", "console", "--addr", "127.0.0.1:0", "--answers", file+".none", "--", "true")
 	if o.status != exit.Usage || !strings.Contains(o.stderr, "answers.json.none") {
 		t.Errorf("a file that does not exist: got %d, %s", o.status, o.stderr)
+	}
+}
+
+// The command of --sample-with answers in the console of a gateway, and nowhere else in a gateway.
+func TestGatewayConsoleAnswersWithACommand(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := t.TempDir() + "/mcp.json"
+	writeFile(t, path, fmt.Sprintf(`{"mcpServers": {"demo": {"command": %q, "args": ["serve", "--stdio"],
+		"env": {%q: "1"}}}}`, exe, mainEnv))
+	withConsoleOf(t, "", func(p *cmdutil.Factory) { p.IO.Err.Terminal = true }, func(urls <-chan string) {
+		withLogin(t, <-urls, func(browser *http.Client, base string) {
+			awaitRun(t, browser, base, "demo", "summarize", `{"text": "a story"}`, "Answer with go")
+		})
+	}, "gateway", "--config", path, "--addr", "127.0.0.1:0", "--console=127.0.0.1:0", "--sample-with", "go version")
+	for flags, want := range map[string]string{
+		"--sample-with go":                     "add --console",
+		"--sample-with go --stdio":             "are for HTTP",
+		"--answers " + path + " --console=:0":  "do not apply to gateway",
+		"--sample-with /no/such --console=:0":  "--sample-with: ",
+		"--root . --sample-with go --console=": "do not apply to gateway",
+	} {
+		o := patchbay(t, "", append([]string{"gateway", "--config", path}, strings.Fields(flags)...)...)
+		if o.status != exit.Usage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%s: got %d, %s, want %d, %s", flags, o.status, o.stderr, exit.Usage, want)
+		}
 	}
 }
 

@@ -69,14 +69,15 @@ func start(ctx context.Context, o *Options) error {
 func prepare(p *cmdutil.Factory, g *Run) (err error) {
 	f, cmd, args := p.Flags, g.cmd, g.Args
 	switch {
-	case len(f.Roots) > 0 || f.Answers != "" || f.SampleWith != "":
-		return errors.New("--root, --answers and --sample-with do not apply to gateway: the clients answer the servers")
+	case len(f.Roots) > 0 || f.Answers != "":
+		return errors.New("--root and --answers do not apply to gateway: the clients answer the servers")
 	case g.Stdio && (g.Addr != "" || g.NoAuth):
 		return errors.New("--addr and --insecure-no-auth are for HTTP: --stdio opens no port and needs no key")
 	case g.Stdio && g.Ops != "":
 		return observe.ErrOpsStdio
-	case g.Stdio && g.Console != "":
-		return errors.New("--console is for HTTP: use \"patchbay console\" beside a gateway on stdio")
+	case g.Stdio && (g.Console != "" || f.SampleWith != ""):
+		return errors.New("--console and --sample-with are for HTTP: use \"patchbay console\" beside a gateway on " +
+			"stdio")
 	case g.Own && !g.Stdio:
 		return errors.New("--own is for --stdio: a gateway over HTTP serves in its own process")
 	case cmd.ArgsLenAtDash() < 0 && len(args) > 1:
@@ -107,6 +108,9 @@ func prepare(p *cmdutil.Factory, g *Run) (err error) {
 			return err
 		}
 	}
+	if f.SampleWith != "" && g.console == nil {
+		return errors.New("--sample-with is for the runs of a console: add --console, or let the clients answer")
+	}
 	if g.NoAuth {
 		return cmdutil.CheckNoAuth(hosting.GatewayAddr(g.Config.Settings, g.Addr))
 	}
@@ -123,6 +127,9 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	}
 	if g.console != nil {
 		g.sources = launch.Collect(g.Config) // clients answer the other questions of servers
+		if err := g.sources.AnswerWith(ctx, f.Flags); err != nil {
+			return err
+		}
 	}
 	if err := observeGateway(ctx, f, g); err != nil {
 		return err
