@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	processTopic   = "mcphttp/process/"  // before the name of a process; responses to its requests
-	cancelledTopic = "mcphttp/cancelled" // cancellations, for the process that serves the request
-	nameLen        = 8                   // of a process, whose characters are those of rand.Text
-	base32         = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	processTopic = "mcphttp/process/" // before the name of a process; responses to its requests
+	everyTopic   = "mcphttp/every"    // cancellations and requests for copies; each process subscribes
+	nameLen      = 8                  // of a process, whose characters are those of rand.Text
+	base32       = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	// receiptTimeout is how long a client waits until its response has reached another process.
 	receiptTimeout = 250 * time.Millisecond
 	// maxCarried is the largest payload that each bus carries.
@@ -24,9 +24,11 @@ const (
 
 // A carried is a message for another process, which checks the session and its principal again.
 type carried struct {
-	Session   string             `json:"session"` // the key of its record
-	Principal string             `json:"principal"`
-	Message   stdjson.RawMessage `json:"message"`
+	Session   string             `json:"session,omitempty"` // the key of its record
+	Principal string             `json:"principal,omitempty"`
+	Message   stdjson.RawMessage `json:"message,omitempty"`
+	// Repeat names a process that may have lost responses, and asks for copies.
+	Repeat string `json:"repeat,omitempty"`
 }
 
 // subscribe receives the messages of other processes from now on. It is called for each session, so
@@ -35,7 +37,7 @@ func (t *sessions) subscribe() *refusal {
 	x := &t.shared
 	x.joining.Lock()
 	defer x.joining.Unlock()
-	for _, topic := range []string{processTopic + t.config.Process, cancelledTopic}[len(x.leave):] {
+	for _, topic := range []string{processTopic + t.config.Process, everyTopic}[len(x.leave):] {
 		if x.bus == nil {
 			return nil
 		}
@@ -55,7 +57,7 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 	if message == nil || message.of.shared == nil {
 		return
 	}
-	topic := cancelledTopic
+	topic := everyTopic
 	if m.Kind() == jsonrpc.Response {
 		name, _, _ := strings.Cut(strings.Trim(m.ID.String(), `"`), "-")
 		// The client must not choose any other topic.
@@ -72,17 +74,23 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 		m = &jsonrpc.Message{Method: m.Method, Params: params}
 	}
 	s := message.of
-	data, err := stdjson.Marshal(&carried{s.shared.key, s.digest, jsonrpc.Append(nil, m)})
+	c := carried{Session: s.shared.key, Principal: s.digest, Message: jsonrpc.Append(nil, m)}
+	data, err := stdjson.Marshal(&c)
 	if len(data) > maxCarried && m.Kind() == jsonrpc.Response {
 		refused := &jsonrpc.Message{ID: m.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
 			Message: "the response arrived at another process of the server, which passes on at most 1 MiB"}}
-		data, err = stdjson.Marshal(&carried{s.shared.key, s.digest, jsonrpc.Append(nil, refused)})
+		c.Message = jsonrpc.Append(nil, refused)
+		data, err = stdjson.Marshal(&c)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), receiptTimeout)
-	defer cancel()
-	receivers, failed := t.shared.bus.Publish(ctx, topic, data)
+	if err == nil && m.Kind() == jsonrpc.Response {
+		t.shared.retain(&sentResponse{topic: topic, session: c.Session, data: data, at: time.Now()})
+	}
+	receivers, failed := t.shared.publish(topic, data)
 	if failed != nil { // perhaps a connection that broke while it was idle; a second copy has no effect
-		receivers, failed = t.shared.bus.Publish(ctx, topic, data)
+		receivers, failed = t.shared.publish(topic, data)
+	}
+	if failed != nil {
+		t.repeatSoon(false)
 	}
 	if err = errors.Join(err, failed); err == nil && receivers == 0 {
 		err = errors.New("its process is gone")
@@ -92,11 +100,18 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 	}
 }
 
-// receive handles a message of another process, without waiting. Lost messages have no effect.
+// receive handles a message of another process, without waiting.
 func (t *sessions) receive(payload []byte) {
 	var c carried
+	if payload == nil { // messages may have been lost, also requests for copies
+		t.repeatSoon(true)
+		return
+	}
 	if stdjson.Unmarshal(payload, &c) != nil {
 		return
+	}
+	if c.Repeat != "" && c.Repeat != t.config.Process {
+		t.repeatSoon(false)
 	}
 	m, err := jsonrpc.Decode(c.Message)
 	t.shared.mu.Lock()

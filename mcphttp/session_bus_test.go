@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -114,7 +116,7 @@ func TestBus_CancellationAtAnotherProcess(t *testing.T) {
 		}
 		key := sha256.Sum256([]byte(s.id))
 		forged := fmt.Sprintf(`{"session":"%x","principal":"another","message":%s}`, key, cancel)
-		if n, err := f.store.Memory.Publish(t.Context(), "mcphttp/cancelled", []byte(forged)); n == 0 || err != nil {
+		if n, err := f.store.Memory.Publish(t.Context(), "mcphttp/every", []byte(forged)); n == 0 || err != nil {
 			t.Errorf("the message reached %d processes: %v", n, err)
 		}
 		synctest.Wait()
@@ -183,10 +185,99 @@ func TestBus_Fails(t *testing.T) {
 	})
 }
 
+// Responses that get lost between processes arrive later, if either process reports the loss or the
+// bus works again.
+func TestBus_LostResponse(t *testing.T) {
+	const asking, sending = 0, 1
+	causes := map[string]func(s *testStore){
+		"at the process that asked":    func(s *testStore) { s.report(asking) },
+		"at the process that responds": func(s *testStore) { s.report(sending) },
+		"while the bus fails":          func(s *testStore) { s.busFails.Store(false) },
+	}
+	for cause, repair := range causes {
+		t.Run(cause, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startReplicas(t, newTestCore(), nil)
+				f.at(asking)
+				s := f.initialize(june2025)
+				lost := f.stream(s.post(t.Context(), callBody(3, "sample")))
+				open := f.stream(s.post(t.Context(), callBody(4, "sample")))
+				q, other := lost.question(june2025), open.question(june2025)
+				f.at(sending)
+				s.send(callBody(5, "echo"))
+				fails := strings.Contains(cause, "fails")
+				f.store.busFails.Store(fails)
+				f.store.drops.Store(!fails)
+				if got := s.send(answerTo(q.ID, "Eve")); got.status != 202 {
+					t.Errorf("response: got %d %s, want 202", got.status, got.body)
+				}
+				f.store.drops.Store(false)
+				begin := time.Now()
+				repair(f.store)
+				if e := lost.next(); !strings.Contains(string(e.Data), "Eve") {
+					t.Errorf("got %s, want the result", e.Data)
+				}
+				if waited := time.Since(begin); waited > time.Minute {
+					t.Errorf("the result came after %v", waited)
+				}
+				// A question that was not answered is still open.
+				s.send(answerTo(other.ID, "Bob"))
+				if e := open.next(); !strings.Contains(string(e.Data), "Bob") {
+					t.Errorf("got %s, want the result of the other call", e.Data)
+				}
+			})
+		})
+	}
+}
+
+// The responses of a session displace no response of another session, and copies that get lost too
+// do not cause more copies forever.
+func TestBus_CopiesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.at(0)
+		s, noisy := f.initialize(june2025), f.initialize(june2025)
+		events := f.stream(s.post(t.Context(), callBody(3, "sample")))
+		q := events.question(june2025)
+		f.at(1)
+		f.store.drops.Store(true)
+		s.send(answerTo(q.ID, "Eve"))
+		large := answerTo(json.RawMessage(`"AAAAAAAA-`+strings.Repeat("A", 26)+`"`), strings.Repeat("x", 900<<10))
+		for range 20 { // of which one is kept
+			noisy.send(large)
+		}
+		before := f.store.published.Load()
+		for range 20 {
+			f.store.report(1)
+			<-time.After(2 * time.Second)
+		}
+		const requests, copies = 20, 2 * 8
+		if got := f.store.published.Load() - before; got != requests+copies {
+			t.Errorf("got %d messages, want %d requests for copies and %d copies", got, requests, copies)
+		}
+		f.store.drops.Store(false)
+	})
+}
+
+// report reports to a process that messages may have been lost. Processes count in the order in which
+// they used the bus.
+func (s *testStore) report(process int) {
+	s.mu.Lock()
+	const topics = 2
+	receivers := slices.Clone(s.receivers[process*topics : (process+1)*topics])
+	s.mu.Unlock()
+	for _, receive := range receivers {
+		receive(nil)
+	}
+}
+
 func (s *testStore) Publish(ctx context.Context, topic string, payload []byte) (n int, err error) {
 	s.published.Add(1)
 	if s.busFails.Load() {
 		return 0, errStoreFails
+	}
+	if s.drops.Load() {
+		return 1, nil
 	}
 	return s.Memory.Publish(ctx, topic, payload)
 }
@@ -195,5 +286,8 @@ func (s *testStore) Subscribe(ctx context.Context, topic string, receive func([]
 	if s.busFails.Load() {
 		return nil, errStoreFails
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.receivers = append(s.receivers, receive)
 	return s.Memory.Subscribe(ctx, topic, receive)
 }

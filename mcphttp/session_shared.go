@@ -42,8 +42,12 @@ type sharedSessions struct {
 	bus                  replica.Bus // may be nil
 	stop                 func()      // ends the calls of changed
 
-	mu    sync.Mutex          // guards the field below
-	byKey map[string]*session // those of the table, and those that are being restored
+	mu        sync.Mutex          // guards the fields below
+	byKey     map[string]*session // those of the table, and those that are being restored
+	sent      []*sentResponse     // newest first
+	asks      bool                // the next repeat asks the other processes for copies
+	repeating *time.Timer         // calls repeat; nil if it is not due
+	ended     bool
 
 	joining sync.Mutex // held while the process subscribes to the bus; guards the field below
 	leave   []func()   // ends the subscriptions
@@ -88,6 +92,12 @@ func (x *sharedSessions) end() {
 	}
 	if x.stop != nil {
 		x.stop()
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ended = true
+	if x.repeating != nil {
+		x.repeating.Stop()
 	}
 }
 

@@ -27,7 +27,11 @@ type testStore struct {
 	updates      atomic.Int32
 	busFails     atomic.Bool
 	published    atomic.Int32
+	drops        atomic.Bool // loses messages
 	silent       atomic.Bool // reports no changes
+
+	mu        sync.Mutex // guards the field below
+	receivers []func(payload []byte)
 }
 
 func (s *testStore) Watch(changed func(key string)) (stop func()) {

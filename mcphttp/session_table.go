@@ -296,6 +296,7 @@ func (t *sessions) sweep() {
 	}
 	t.refreshStale()
 	t.keep()
+	t.shared.expire()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byID) > 0 {
