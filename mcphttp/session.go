@@ -127,6 +127,8 @@ type session struct {
 
 	conv atomic.Pointer[legacy.Session] // set once, under mu
 
+	attaching sync.Mutex // held while standalone and its subscription change; locked before mu
+
 	mu         sync.Mutex                // guards the fields below
 	hasBegun   bool                      // Begin was called, and End was not
 	streams    map[string]*sessionStream // of unfinished calls, by name; initially nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -81,39 +80,75 @@ func afterReplay(conn *eventStream, err error) *refusal {
 
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
 	conn.notify = make(chan struct{}, 1)
-	conv := s.conversation()
-	a := &standalone{stream: s.newStream(standaloneStream, conv.Revision(), h.sessions.events), connected: 1}
+	rev := s.conversation().Revision()
+	a := &standalone{stream: s.newStream(standaloneStream, rev, h.sessions.events), connected: 1}
 	a.queue.init(a.stream, h.unread, s.caller)
-	s.mu.Lock()
-	switch {
-	case s.ended:
-		s.mu.Unlock()
-		return errNoSession
-	case s.standalone != nil && s.standalone.connected > 0:
-		s.mu.Unlock()
-		return refuse(http.StatusConflict, "the session has a stream already")
-	}
-	before := s.standalone
-	s.standalone = a
-	s.mu.Unlock()
-	if before != nil {
-		before.queue.close()
-	}
 	// Before the client sees the stream, so that it is notified of later subscriptions.
-	if no := subscriptionRefused(conv.Attach(h.sessions.changesTo(&a.queue))); no != nil {
-		_ = conv.Attach(nil)
-		a.queue.close()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.standalone == a {
-			s.standalone = nil
-		}
+	if no := h.sessions.attach(s, a); no != nil {
+		s.detach(a)
 		return no
 	}
 	a.stream.start(r.Context(), conn)
 	_ = conn.flush() // if it fails the stream ends at once
-	h.runStandalone(r, s, a, conv, conn)
+	h.runStandalone(r, s, a, conn)
 	return nil
+}
+
+// attach makes a stream the standalone stream of a session, in place of a stream without a client or
+// at another process.
+func (t *sessions) attach(s *session, a *standalone) *refusal {
+	s.attaching.Lock()
+	defer s.attaching.Unlock()
+	if no := t.listen(s, func() *refusal { return s.setStandalone(a) }); no != nil {
+		return no
+	}
+	return subscriptionRefused(s.conversation().Attach(t.changesTo(&a.queue)))
+}
+
+func (s *session) setStandalone(a *standalone) *refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.standalone
+	switch {
+	case s.ended:
+		return errNoSession
+	case before != nil && before.connected > 0 && !before.queue.isClosed():
+		return refuse(http.StatusConflict, "the session has a stream already")
+	case before != nil:
+		before.queue.close()
+	}
+	s.standalone = a
+	return nil
+}
+
+// detach ends a stream, and its subscription unless another stream replaced it.
+func (s *session) detach(a *standalone) {
+	s.attaching.Lock()
+	defer s.attaching.Unlock()
+	s.mu.Lock()
+	a.queue.close()
+	current := s.standalone == a
+	if current {
+		s.standalone = nil
+	}
+	s.mu.Unlock()
+	if current {
+		_ = s.conversation().Attach(nil)
+	}
+}
+
+// yield ends the standalone stream because another process opened one. It does not wait.
+func (s *session) yield() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.standalone
+	if a == nil {
+		return
+	}
+	a.queue.close() // its goroutine writes the queued messages, and detaches the stream
+	if a.connected == 0 {
+		go s.detach(a)
+	}
 }
 
 // resumeStandalone moves the standalone stream to a new connection. The server may not have noticed
@@ -121,28 +156,29 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
 	s.mu.Lock()
 	a := s.standalone
-	if a == nil && s.shared != nil { // another process sent the events so far
-		s.mu.Unlock()
-		return h.serveStandalone(r, s, conn)
+	known := a != nil && !s.ended && a.stream.name() == name && !a.queue.isClosed()
+	if known {
+		a.connected++
 	}
-	if a == nil || s.ended || a.stream.name() != name || a.queue.isClosed() {
-		s.mu.Unlock()
+	s.mu.Unlock()
+	switch {
+	case !known && s.shared != nil: // another process sent the events so far
+		return h.serveStandalone(r, s, conn)
+	case !known:
 		return errEventUnknown
 	}
-	a.connected++
-	s.mu.Unlock()
 	conn.notify = make(chan struct{}, 1)
 	a.queue.setLimit(maxQueued)
 	if no := afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
 		h.leaveStandalone(s, a, conn)
 		return no
 	}
-	h.runStandalone(r, s, a, s.conversation(), conn)
+	h.runStandalone(r, s, a, conn)
 	return nil
 }
 
 // runStandalone writes messages until the connection or the session ends.
-func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv *legacy.Session, conn *eventStream) {
+func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conn *eventStream) {
 	defer h.leaveStandalone(s, a, conn)
 	defer h.keepAlive(s, &a.queue)()
 	ctx := context.WithoutCancel(r.Context())
@@ -162,7 +198,7 @@ func (h *Handler) runStandalone(r *http.Request, s *session, a *standalone, conv
 			}
 		}
 	}
-	_ = conv.Attach(nil)
+	s.detach(a)
 }
 
 // subscriptionRefused returns the refusal of a stream whose subscription a handler refuses, such as

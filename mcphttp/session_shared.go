@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,6 +40,7 @@ type sharedSessions struct {
 	replica.SessionStore // nil if sessions are not shared
 	loads                singleflight.Group[sessionKey, *refusal]
 	log                  limitedLog
+	process              string      // a random name of this process
 	bus                  replica.Bus // may be nil
 	stop                 func()      // ends the calls of changed
 
@@ -77,8 +79,9 @@ func (t *sessions) share(o *SessionOptions, x *sharedSessions) {
 		return errStore.err
 	}
 	x.stop = x.Watch(t.changed)
+	x.process = rand.Text()[:nameLen]
 	if x.bus = o.Bus; x.bus != nil {
-		t.config.Process = rand.Text()[:nameLen] + "-"
+		t.config.Process = x.process + "-"
 		t.config.Elsewhere = t.elsewhere
 	}
 }
@@ -209,14 +212,35 @@ func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
 
 // save stores the record of a session if it has changed.
 func (t *sessions) save(s *session) error {
+	s.shared.mu.Lock()
+	defer s.shared.mu.Unlock()
+	return t.update(s, "")
+}
+
+// listen makes this process the listener of a session, and then calls set, which sets the standalone
+// stream. A process whose stream is replaced closes the stream when it reads the record. While the
+// store fails, streams of two processes may be open.
+func (t *sessions) listen(s *session, set func() *refusal) *refusal {
+	if s.shared == nil {
+		return set()
+	}
+	s.shared.mu.Lock() // so that set precedes the next change of the listener
+	defer s.shared.mu.Unlock()
+	if errors.Is(t.update(s, t.shared.process), replica.ErrNoSession) {
+		return errNoSession
+	}
+	return set()
+}
+
+// update stores the record of a session if it has changed, or if there is a new listener. The caller
+// holds s.shared.mu.
+func (t *sessions) update(s *session, listener string) error {
 	p := s.shared
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	err := replica.ErrConflict
 	for n := 0; n < maxConflicts && errors.Is(err, replica.ErrConflict); n++ {
 		next := p.record
-		next.Data = s.conversation().Record()
-		if bytes.Equal(next.Data, p.record.Data) {
+		next.Data, next.Listener = s.conversation().Record(), cmp.Or(listener, next.Listener)
+		if bytes.Equal(next.Data, p.record.Data) && listener == "" {
 			return nil
 		}
 		if err = t.shared.Update(context.Background(), p.key, next, t.opts.Sessions.IdleTimeout); err == nil {
@@ -247,6 +271,9 @@ func (t *sessions) reload(s *session) error {
 	}
 	if err := s.conversation().Merge(before, record.Data); err != nil {
 		return err // the former record stays, so that no save removes changes that were not applied
+	}
+	if before != nil && record.Listener != p.record.Listener && record.Listener != t.shared.process {
+		s.yield()
 	}
 	p.record = record
 	return nil
