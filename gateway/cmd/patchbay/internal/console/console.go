@@ -97,8 +97,8 @@ type Options struct {
 	// Capture contains the traffic of the host. Default: the page with the traffic lists the calls
 	// that events report, without their messages.
 	Capture *capture.Ring
-	// Gateway adds the screens Policy, Audit and Settings, which need the admin API of a gateway
-	// with a configuration. Default: the screens exist if the admin API returns a policy when the
+	// Gateway adds the screens Policy and Audit, which need the admin API of a gateway with a
+	// configuration. Default: the screens exist if the admin API returns a policy when the
 	// console begins.
 	Gateway bool
 	// ViewAddr is the host:port of a second listener, for the pages of apps. It must be a loopback
@@ -261,8 +261,9 @@ func (c *Console) newScreens() []*page.Screen {
 	}
 	all = append(all, pins.New())
 	if c.opts.Gateway || c.hasPolicy() {
-		all = append(all, policy.New(c.opts.Capture), audit.New(c.site), settings.New(isRemote(&c.opts)))
+		all = append(all, policy.New(c.opts.Capture), audit.New(c.site))
 	}
+	all = append(all, settings.New(isRemote(&c.opts)))
 	if c.opts.Logs != nil {
 		all = append(all, logs.New(c.site, c.opts.Logs))
 	}

@@ -160,11 +160,16 @@ func newGateway(f *cmdutil.Factory, c *hosting.Config, h *host.Host) (
 		follow.PrintReload(f, c, "console", d, err)
 		return d, err
 	}
-	return gateway.New(h, &gateway.Options{Logger: f.IO.Logger(),
-		Admin: gateway.AdminOptions{Version: build.Version(), Events: c.Events, Reload: reload, Wire: c.Capture.Wire,
-			ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
-				return values.Of(c, inForce.Load(), server)
-			}}}), reload
+	admin := gateway.AdminOptions{Version: build.Version(), Events: c.Events, Reload: reload, Wire: c.Capture.Wire,
+		ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
+			return values.Of(c, inForce.Load(), server)
+		}}
+	if c.Fixed == nil {
+		admin.Config = func(context.Context) ([]gateway.ConfigFile, error) {
+			return values.Files(c, f.Flags.Config), nil
+		}
+	}
+	return gateway.New(h, &gateway.Options{Logger: f.IO.Logger(), Admin: admin}), reload
 }
 
 // addDemo adds the demo server to a configuration, and to each configuration that is read later. It

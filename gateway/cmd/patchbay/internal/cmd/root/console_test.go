@@ -253,6 +253,31 @@ func TestConsoleShowsTheConfigurationAndTheDemo(t *testing.T) {
 	}, "--addr", "127.0.0.1:0")
 }
 
+// Settings lists the configuration files and their servers. For targets, it says why there are none.
+func TestConsoleShowsItsFiles(t *testing.T) {
+	path := t.TempDir() + "/mcp.json"
+	writeFile(t, path, `{"mcpServers": {"own": {"command": "true", "env": {"TOKEN": "s3cret"}}}}`)
+	for args, want := range map[string][]string{
+		"--config " + path: {path, `1 server: <span class="data">own</span>`, "patchbay gateway --console",
+			"/settings/reload"},
+		"-- true": {"reads no configuration file", "/server?server=true&amp;tab=configuration"},
+	} {
+		withConsole(t, "", nil, func(urls <-chan string) {
+			withLogin(t, <-urls, func(browser *http.Client, base string) {
+				text := seePage(t, browser, base+"/settings")
+				for _, w := range want {
+					if !strings.Contains(text, w) {
+						t.Errorf("%s: no %q in %s", args, w, text)
+					}
+				}
+				if strings.Contains(text, "s3cret") || strings.Contains(text, "Effective settings") {
+					t.Errorf("%s: got a text or settings: %s", args, text)
+				}
+			})
+		}, append([]string{"--addr", "127.0.0.1:0"}, strings.Fields(args)...)...)
+	}
+}
+
 // Targets start at once, and are the only servers.
 func TestConsoleStartsItsTargets(t *testing.T) {
 	if runtime.GOOS == "windows" {

@@ -5,12 +5,14 @@ package settings
 import (
 	"embed"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/kept"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
 
 //go:embed templates
@@ -86,7 +88,12 @@ type settingsPage struct {
 	Role     page.Role
 	Clients  []string
 	URL      string // at which clients use the gateway; "" if it does not listen
+	// Fixed are the servers of a console that reads no configuration files; nil otherwise.
+	Fixed []servers.Row
 }
+
+// IsBrief reports whether the page lists the files without their texts and settings.
+func (p *settingsPage) IsBrief() bool { return len(p.Files) > 0 && p.Files[0].Version == "" }
 
 // A setting is the effective value of a setting.
 type setting struct {
@@ -108,7 +115,12 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		Files    []gateway.ConfigFile `json:"files"`
 		Settings []gateway.Setting    `json:"settings"`
 	}
-	if err := r.Get("/config", &now); err != nil {
+	err := r.Get("/config", &now)
+	if problem, ok := errors.AsType[*gateway.Problem](err); ok && problem.Status == http.StatusNotImplemented {
+		fixed, err := servers.List(r)
+		return &page.View{Template: "settings", Data: &settingsPage{Role: r.Role, Fixed: fixed}}, err
+	}
+	if err != nil {
 		return nil, err
 	}
 	var status struct {

@@ -101,6 +101,18 @@ func TestSettingsShowFilesAndValues(t *testing.T) {
 	}
 }
 
+// A console without configuration files refers to the pages of its servers, and offers no reload.
+func TestSettingsWithoutFiles(t *testing.T) {
+	mcptest.NoLeaks(t)
+	g, _ := consoletest.Gateway(t, `{"mcpServers": {"fs": {"command": "x"}}}`, nil, nil)
+	s := consoletest.New(t, func(o *console.Options) { o.Admin = g.AdminClient })
+	text := s.Visitor().See("/settings")
+	check(t, text, "reads no configuration file", "/server?server=fs&amp;tab=configuration", "Theme")
+	if strings.Contains(text, "/settings/reload") || strings.Contains(text, "/settings/check") {
+		t.Errorf("the page offers to read or edit files: %s", text)
+	}
+}
+
 // An edit is written after its changes were shown, and each new command line was confirmed.
 func TestSettingsAreSavedAfterConfirmation(t *testing.T) {
 	mcptest.NoLeaks(t)

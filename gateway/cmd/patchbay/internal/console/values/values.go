@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -55,6 +56,17 @@ func Of(c *hosting.Config, file *config.File, name string) ([]gateway.ServerValu
 	}
 	l.settings(settings.Servers[name], setIn(file, name), file.Path)
 	return l.all, nil
+}
+
+// Files returns the configuration files with the names of their servers, without their texts. named
+// is the file that the command line names, or "".
+func Files(c *hosting.Config, named string) (all []gateway.ConfigFile) {
+	for f, err := range configs.Files(named) {
+		if err == nil { // else the program does not use it
+			all = append(all, gateway.ConfigFile{Path: f.Path, Servers: c.NamesFrom(f.Path)})
+		}
+	}
+	return all
 }
 
 // setIn returns the names of the settings of a server that a file contains.
