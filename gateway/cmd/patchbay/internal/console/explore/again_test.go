@@ -38,6 +38,9 @@ func TestRunsAreComparedAndLinked(t *testing.T) {
 	if here := strings.ReplaceAll(at, "&", "&amp;"); !strings.Contains(page, `<a href="`+here+`">Refresh</a>`) {
 		t.Errorf("no link to %s in\n%s", here, page)
 	}
+	if !strings.Contains(page, `<option value="">`+mcptest.Modern+", negotiated<") {
+		t.Errorf("the editor lacks the revision of the connection:\n%s", page)
+	}
 	first := runID.FindStringSubmatch(at)[1]
 	_, link, _ := strings.Cut(page, `href="/traffic?trace=`)
 	link, _, _ = strings.Cut(link, `"`)

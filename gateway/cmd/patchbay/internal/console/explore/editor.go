@@ -30,10 +30,11 @@ type editor struct {
 	Timeout int  // in seconds
 	Role    page.Role
 
-	Pinned    string   // the selected revision; "" for the connection of the host
-	Revisions []string // that may be selected
-	AsTask    bool     // the call becomes a task, if the server supports tasks
-	Suggested *suggestion
+	Pinned     string   // the selected revision; "" for the connection of the host
+	Negotiated string   // the revision of that connection, or ""
+	Revisions  []string // that may be selected
+	AsTask     bool     // the call becomes a task, if the server supports tasks
+	Suggested  *suggestion
 }
 
 // NoForm reports whether the params are only edited as JSON.

@@ -166,6 +166,15 @@ type explorePage struct {
 	Subscriptions map[string]subscription // to resources of the server, by URI
 }
 
+// Negotiated returns the revision of the connection to the server: the revision that the host speaks
+// with the server, which may differ from the revision between the console and the host.
+func (p *explorePage) Negotiated() string {
+	if p.Server != nil && p.Server.Revision != "" {
+		return p.Server.Revision
+	}
+	return p.Catalogue.Revision
+}
+
 // ReadURL returns the page of a resource that a result names.
 func (p *explorePage) ReadURL(uri string) string {
 	return explorePlace{Server: p.At.Server, Kind: kindResources, Name: uri}.URL()
@@ -336,6 +345,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 	e.addRuns(r, p)
 	if p.Item != nil {
 		p.Editor = e.editorOf(r, p)
+		p.Editor.Negotiated = p.Negotiated()
 	}
 	return p, nil
 }
