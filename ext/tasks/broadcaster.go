@@ -44,6 +44,13 @@ func (b *broadcaster) subscribe(id string, l listener) (stop func()) {
 	}
 }
 
+// ids returns the tasks that have listeners.
+func (b *broadcaster) ids() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.listeners))
+}
+
 func (b *broadcaster) notify(id string, progress bool) {
 	b.mu.Lock()
 	listeners := slices.Collect(maps.Keys(b.listeners[id]))
@@ -81,6 +88,9 @@ func (s *Server) openTopic(
 	ids = slices.Compact(ids)
 	if len(ids) > maxSubscribed {
 		return nil, nil, mcp.Errorf(mcp.CodeInvalidParams, "params.notifications.taskIds: more than %d", maxSubscribed)
+	}
+	if err := s.join(ctx); err != nil {
+		return nil, nil, err
 	}
 	var stops []func()
 	stopAll := func() {

@@ -68,11 +68,15 @@ func (s *Server) call(ctx context.Context, req *mcp.Request, next mcp.Handler) (
 // create makes a task of a call and starts it. It returns the result for the call. Spec: tasks
 // extension, Task Creation.
 func (s *Server) create(ctx context.Context, c *pendingCall, quota *reservation) (mcp.Result, error) {
+	if err := s.join(ctx); err != nil {
+		return nil, err
+	}
 	j := newJob(ctx, c)
 	r := s.newRun(j.Owner, j.ID)
 	if r == nil {
 		return nil, errShutdown
 	}
+	j.Holder = r.holder
 	if r.running {
 		j.Started, r.job = true, j
 	}
@@ -113,6 +117,7 @@ func (s *Server) storeNew(ctx context.Context, j *job, quota *reservation) error
 	}
 	j.Done, j.Expires, j.Version = rec.Done, rec.Expires, 1
 	s.deadlines.update(j)
+	s.saw(j.ID, j.Version)
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 const (
 	// storeTimeout bounds a use of the store.
 	storeTimeout = 30 * time.Second
-	// maxConflicts is how many times a change is tried if the record changed since it was read.
-	// That happens only if several servers use the same store.
+	// maxConflicts is how many times a change is tried if another server changed the record since
+	// it was read.
 	maxConflicts = 8
 )
 
@@ -58,6 +58,9 @@ func (s *Server) readRecord(ctx context.Context, owner, id string) (Record, erro
 // of tasks go through it. If step returns an error, the job is not stored and change returns the
 // error; for errUnchanged it returns the job and no error. Step may be called several times.
 func (s *Server) change(ctx context.Context, owner, id string, step func(j *job, now time.Time) error) (*job, error) {
+	if err := s.join(ctx); err != nil {
+		return nil, err
+	}
 	lock := &s.locks[maphash.String(s.seed, id)%uint64(len(s.locks))]
 	lock.Lock()
 	defer lock.Unlock()
@@ -85,6 +88,7 @@ func (s *Server) change(ctx context.Context, owner, id string, step func(j *job,
 			return nil, err
 		}
 		s.deadlines.update(j)
+		s.saw(id, j.Version)
 		s.changes.notify(id, false)
 		return j, nil
 	}

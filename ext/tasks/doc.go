@@ -34,6 +34,13 @@
 // interrupted fails, or runs again if its tool is [ToolOptions.Restartable]. No handler runs twice
 // without that option.
 //
+// # Several processes
+//
+// Servers of several processes may use a [SharedStore], such as a database, at once. Each task runs
+// in one of them, and any of them reads, answers and cancels it. A server renews a lease every ten
+// seconds. If it fails to do so, the contexts of its runs end after 50 seconds, and after a minute
+// another server continues its tasks as after a restart.
+//
 // # Ownership
 //
 // A task belongs to the principal whose call created it (see [mcp.Principal]). For every other

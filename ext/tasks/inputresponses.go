@@ -36,7 +36,7 @@ func (j *job) requireInput(required *mcp.InputRequiredResult, memory []byte) *mc
 	if fault := j.checkQuestionLimit(required.InputRequests); fault != nil {
 		return fault
 	}
-	j.Phase, j.Started, j.Restarts = phaseWaiting, false, 0
+	j.Phase, j.Started, j.Holder, j.Restarts = phaseWaiting, false, "", 0
 	j.Memory, j.Answers = memory, nil
 	j.Open = make(map[string]openRequest, len(required.InputRequests))
 	for _, key := range slices.Sorted(maps.Keys(required.InputRequests)) {
@@ -122,8 +122,9 @@ func (s *Server) respond(ctx context.Context, owner, id string, responses inputR
 		if r == nil {
 			r = s.newRun(owner, id)
 		}
-		ready = r != nil
-		j.Phase, j.Started = phaseWorking, ready && r.running
+		if j.Phase, ready = phaseWorking, r != nil; ready {
+			j.Started, j.Holder = r.running, r.holder
+		}
 		return nil
 	})
 	s.startChanged(r, j, ready, err)

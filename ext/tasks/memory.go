@@ -5,18 +5,21 @@ import (
 	"container/heap"
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// NewMemory returns a [Store] that keeps its records in memory and loses them with the process. It
-// is meant for tests and for servers whose tasks need not survive a restart. A record takes a few
-// hundred bytes in addition to its Data.
+// NewMemory returns a [SharedStore] that keeps its records in memory and loses them with the
+// process. It is meant for tests and for servers whose tasks need not survive a restart. A record
+// takes a few hundred bytes in addition to its Data.
 func NewMemory() Store {
-	return &memory{records: map[string]*entry{}, owners: map[string]*ownerRecords{}}
+	return &memory{records: map[string]*entry{}, owners: map[string]*ownerRecords{}, leases: map[string]time.Time{}}
 }
+
+var _ SharedStore = (*memory)(nil)
 
 type memory struct {
 	mu      sync.Mutex               // guards the fields below; never held while Data is copied
@@ -24,6 +27,7 @@ type memory struct {
 	owners  map[string]*ownerRecords // only owners with records
 	expiry  deadlineHeap             // an element for each record that is Done
 	bytes   int64                    // of the Data of all records
+	leases  map[string]time.Time     // when each lease ends, by holder
 }
 
 type ownerRecords struct {
@@ -240,6 +244,40 @@ func (m *memory) DeleteExpired(ctx context.Context, now time.Time, limit int) (i
 		m.remove(m.records[d.id])
 	}
 	return n, nil
+}
+
+func (m *memory) Hold(ctx context.Context, holder string, d time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.leases[holder] = time.Now().Add(d)
+	return context.Cause(ctx)
+}
+
+func (m *memory) Renew(ctx context.Context, holder string, d time.Duration) ([]string, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.leases[holder]; !ok {
+		return nil, ErrLeaseLost
+	}
+	now := time.Now()
+	maps.DeleteFunc(m.leases, func(other string, end time.Time) bool { return other != holder && !end.After(now) })
+	m.leases[holder] = now.Add(d)
+	return slices.Collect(maps.Keys(m.leases)), nil
+}
+
+func (m *memory) Versions(ctx context.Context, ids []string) ([]uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	versions := make([]uint64, len(ids))
+	for i, id := range ids {
+		if e := m.records[id]; e != nil {
+			versions[i] = e.Version
+		}
+	}
+	return versions, context.Cause(ctx)
 }
 
 // toMillisecond rounds down as [time.Time.UnixMilli] does, also before 1970.

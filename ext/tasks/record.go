@@ -58,6 +58,7 @@ type state struct {
 	Restarts  int    `json:"restarts,omitzero"` // of a run that the end of a process interrupted
 	Keys      uint64 `json:"keys,omitzero"`     // of input requests that were assigned so far
 	Misfits   int    `json:"misfits,omitzero"`  // how many times in a row a question was repeated
+	Holder    string `json:"holder,omitzero"`   // of the lease under which the task runs, if the store is shared
 	Cancelled bool   `json:"cancelled,omitzero"`
 	Failed    bool   `json:"failed,omitzero"`  // Error is set
 	IsError   bool   `json:"isError,omitzero"` // of the Result
@@ -197,7 +198,7 @@ var errTooLarge = fmt.Errorf("the task has more than %d bytes", MaxRecord)
 
 // finish makes the job done and keeps it for at least keepFinished. The caller sets its outcome.
 func (j *job) finish(now time.Time) {
-	j.Phase, j.Started, j.Message = phaseDone, false, ""
+	j.Phase, j.Started, j.Holder, j.Message = phaseDone, false, "", ""
 	j.Params, j.Open, j.Answers, j.Memory = nil, nil, nil, nil
 	least := now.Add(keepFinished).Sub(j.Created)
 	j.TTL = max(j.TTL, min(least, 2*maxTTL).Milliseconds()) // bounded, since the clock may be wrong
@@ -215,6 +216,9 @@ func (j *job) fail(now time.Time, err *mcp.Error) {
 	}
 	j.Error, j.Failed, j.Message = &valid, true, statusMessage(valid.Message)
 }
+
+// heldBy reports whether the run, and no other server, may run the job.
+func (j *job) heldBy(r *run) bool { return j.Phase == phaseWorking && j.Holder == r.holder }
 
 func (j *job) expired(now time.Time) bool { return !now.Before(j.Expires) }
 
@@ -237,8 +241,12 @@ func (s *Server) readHead(ctx context.Context, owner, id string) (*job, error) {
 		return nil, errUnknownTask
 	case !j.Done && j.expired(now):
 		_, err = s.expire(ctx, owner, id)
-	case j.Phase == phaseWorking && s.isLost(id):
-		err = s.recoverTask(ctx, owner, id)
+	case j.Phase == phaseWorking && !s.hasRun(id):
+		lost, lostErr := s.isLost(ctx, j)
+		if !lost {
+			return j, lostErr
+		}
+		err = s.recoverTask(ctx, owner, id, j.Holder)
 	default:
 		return j, nil
 	}

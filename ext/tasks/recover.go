@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -24,35 +25,44 @@ func errNoTool(tool string) *mcp.Error {
 // keep waiting. Tasks whose handler was not called yet run. A task whose handler was interrupted
 // runs again if its tool is [ToolOptions.Restartable], and fails otherwise.
 //
+// Other servers that share the store keep their tasks. Later, the server takes over the tasks of
+// each server whose lease ends, in the same way.
+//
 // Call Recover once, after the tools are registered and before the server serves. It returns an
 // error if the store cannot be read. Single records that cannot be read are logged and left
 // unchanged.
 func (s *Server) Recover(ctx context.Context) error {
-	working, err := s.loadUnfinished(ctx)
+	working, holders, err := s.loadUnfinished(ctx)
 	if err != nil {
 		return fmt.Errorf("tasks: recover: %w", err)
 	}
-	for _, r := range working {
-		err := s.recoverTask(ctx, r.Owner, r.ID)
+	for _, j := range working {
+		if slices.Contains(holders, j.Holder) || s.base.Err() != nil {
+			continue
+		}
+		err := s.recoverTask(ctx, j.Owner, j.ID, j.Holder)
 		switch {
 		case err == nil, errors.Is(err, errUnknownTask):
 		case ctx.Err() != nil:
 			return fmt.Errorf("tasks: recover: %w", context.Cause(ctx))
-		default: // readHead tries again
-			s.log.ErrorContext(ctx, "tasks: a task could not be recovered", "task", short(r.ID), "error", err)
+		default: // readHead or tick tries again
+			s.mu.Lock()
+			s.lease.ended = s.lease.ended || !errors.Is(err, errRecord)
+			s.mu.Unlock()
+			s.log.ErrorContext(ctx, "tasks: a task could not be recovered", "task", short(j.ID), "error", err)
 		}
 	}
 	s.deadlines.scheduleCleanup(time.Now())
 	return nil
 }
 
-// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner and ID of the
-// tasks that are working. They are recovered after the iteration, because a store may not allow
-// both at once.
-func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err error) {
+// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner, ID and Holder
+// of the tasks that are working, with the holders of all leases. The tasks are recovered after the
+// iteration, because a store may not allow both at once.
+func (s *Server) loadUnfinished(ctx context.Context) (working []*job, holders []string, err error) {
 	for r, err := range s.store.Unfinished(ctx) {
 		if err != nil && r.ID == "" {
-			return nil, err
+			return nil, nil, err
 		}
 		var j *job
 		if err == nil {
@@ -64,24 +74,27 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []Record, err erro
 			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID),
 				"error", err)
 		case j.Phase == phaseWorking:
-			working = append(working, Record{Owner: r.Owner, ID: r.ID})
+			working = append(working, &job{Record: Record{Owner: r.Owner, ID: r.ID}, state: state{Holder: j.Holder}})
 		}
 	}
-	return working, nil
+	holders, err = s.holders(ctx)
+	return working, holders, err
 }
 
-// recoverTask starts a run of a task that is working without a run.
-func (s *Server) recoverTask(ctx context.Context, owner, id string) error {
+// recoverTask starts a run of a task that is working without a run, under the lease of a holder
+// that has ended.
+func (s *Server) recoverTask(ctx context.Context, owner, id, holder string) error {
 	var r *run
 	ready := false
 	j, err := s.change(ctx, owner, id, func(j *job, now time.Time) error {
-		if ready = false; j.Phase != phaseWorking || r == nil && !s.isLost(id) {
+		if ready = false; j.Phase != phaseWorking || j.Holder != holder {
 			return errUnchanged
 		}
+		if r == nil && !s.hasRun(id) {
+			r = s.newRun(owner, id)
+		}
 		if r == nil {
-			if r = s.newRun(owner, id); r == nil {
-				return errUnchanged
-			}
+			return errUnchanged
 		}
 		t := s.tool(j.Tool)
 		switch {
@@ -99,7 +112,7 @@ func (s *Server) recoverTask(ctx context.Context, owner, id string) error {
 			j.Restarts++
 		}
 		ready = true
-		j.Started = r.running
+		j.Started, j.Holder = r.running, r.holder
 		return nil
 	})
 	s.startChanged(r, j, ready, err)

@@ -34,6 +34,9 @@ func (f server2025) result(ctx context.Context, req *mcp.Request, p *requestPara
 			return nil, err
 		}
 	}
+	if err := s.join(ctx); err != nil {
+		return nil, err
+	}
 	r := &resultRequest{server: s, req: req, owner: owner, id: p.ID, asked: requestState(req.Params)}
 	changed, progressed := make(chan struct{}, 1), make(chan struct{}, 1)
 	defer s.changes.subscribe(p.ID, func(progress bool) {

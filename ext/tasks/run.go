@@ -29,6 +29,7 @@ const (
 // A run is an execution of a task's handler, from the moment at which it is due.
 type run struct {
 	owner, id   string
+	holder      string // of the lease under which it runs; empty unless the store is shared
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	running     bool          // it counts as running in the fairQueue
@@ -52,14 +53,14 @@ type progress struct {
 
 // newRun registers a run of a task, and counts it as running if the limits allow it. The caller
 // stores the task, and then calls startRun, or endRun if the task could not be stored. newRun
-// returns nil if the server is closed.
+// returns nil if the server is closed or lost its lease.
 func (s *Server) newRun(owner, id string) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.closed || s.shared != nil && s.lease.holder == "" {
 		return nil
 	}
-	r := &run{owner: owner, id: id}
+	r := &run{owner: owner, id: id, holder: s.lease.holder}
 	r.ctx, r.cancel = context.WithCancelCause(s.base)
 	s.runs[id] = r
 	if s.queue.tryAcquire(r) {
@@ -98,9 +99,19 @@ func (s *Server) endRun(r *run) {
 
 // removeRun removes a run unless the task is in another run already. The caller holds the mutex.
 func (s *Server) removeRun(r *run) {
+	if errors.Is(context.Cause(r.ctx), errLeaseLost) {
+		s.lease.ended = true // the server may have stored the task after others looked for its tasks
+	}
 	if s.runs[r.id] == r {
 		delete(s.runs, r.id)
 	}
+}
+
+// hasRun reports whether a task is in a run here, or cannot be because the server is closed.
+func (s *Server) hasRun(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id] != nil || s.closed
 }
 
 func (s *Server) isCurrent(r *run) bool {
@@ -126,22 +137,18 @@ func (s *Server) startQueued() {
 func (s *Server) stopRun(id string, cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.runs[id]
-	if r == nil {
-		return
+	if r := s.runs[id]; r != nil {
+		s.stop(r, cause)
 	}
+}
+
+// stop cancels a run. The caller holds the mutex.
+func (s *Server) stop(r *run, cause error) {
 	r.cancel(cause)
 	if r.queued != nil {
 		s.queue.remove(r)
 		s.removeRun(r)
 	}
-}
-
-// isLost reports whether a task that is working is not in a run.
-func (s *Server) isLost(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.runs[id] == nil && !s.closed
 }
 
 // run runs a handler and stores its outcome, in a goroutine of its own.
@@ -153,7 +160,7 @@ func (s *Server) run(r *run) {
 	switch {
 	case r.job == nil:
 		return
-	case s.base.Err() != nil:
+	case errors.Is(context.Cause(r.ctx), mcp.ErrShutdown):
 		s.retryStore(r, func() error { return s.storeNotStarted(r) })
 		return
 	case r.ctx.Err() != nil:
@@ -173,7 +180,7 @@ var errGoexit = mcp.Errorf(mcp.CodeInternalError, "the tool ended without a resu
 func (s *Server) storeStarted(r *run) error {
 	started := false
 	j, err := s.change(r.ctx, r.owner, r.id, func(j *job, _ time.Time) error {
-		if started = j.Phase == phaseWorking && s.isCurrent(r); !started {
+		if started = j.heldBy(r) && s.isCurrent(r); !started {
 			return errUnchanged
 		}
 		j.Started = true
@@ -185,10 +192,10 @@ func (s *Server) storeStarted(r *run) error {
 	return err
 }
 
-// storeNotStarted leaves a run whose handler was not called to the next process.
+// storeNotStarted leaves a run whose handler was not called to another process.
 func (s *Server) storeNotStarted(r *run) error {
 	_, err := s.change(context.Background(), r.owner, r.id, func(j *job, _ time.Time) error {
-		if j.Phase != phaseWorking {
+		if !j.heldBy(r) {
 			return errUnchanged
 		}
 		j.Started = false
@@ -204,7 +211,7 @@ type outcome struct {
 	fault       *mcp.Error
 	required    *mcp.InputRequiredResult
 	memory      []byte
-	interrupted bool // by Close
+	interrupted bool // by Close or the loss of the lease
 }
 
 // callHandler executes the call as if it came from the client.
@@ -262,8 +269,8 @@ func (s *Server) storeOutcome(r *run, out outcome) func() error {
 			out = outcome{fault: mcp.Errorf(mcp.CodeInternalError, "the result could not be stored")}
 		}
 		j, err := s.change(context.Background(), r.owner, r.id, func(j *job, now time.Time) error {
-			if j.Phase != phaseWorking {
-				return errUnchanged // cancelled or expired
+			if !j.heldBy(r) {
+				return errUnchanged // cancelled, expired or taken over
 			}
 			switch t := s.tool(j.Tool); {
 			case out.interrupted:

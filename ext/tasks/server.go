@@ -92,6 +92,7 @@ type Server struct {
 	server    *mcp.Server
 	opts      Options
 	store     Store
+	shared    SharedStore // the store, if it is shared, and nil otherwise
 	log       *slog.Logger
 	locks     [256]sync.Mutex // held while a task is changed; by the hash of its id
 	seed      maphash.Seed    // of that hash
@@ -106,7 +107,10 @@ type Server struct {
 	// lock held for writing each task is either stored or reserved, not both.
 	creating sync.RWMutex
 
+	leasing sync.Mutex // held while the lease is requested, renewed or ended
+
 	mu          sync.Mutex // guards the fields below
+	lease       lease
 	tools       map[string]*taskTool
 	runs        map[string]*run // that are about to start, queued or running; by task
 	queue       fairQueue
@@ -132,6 +136,7 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	}
 	t.opts.fillDefaults()
 	t.store, t.log = t.opts.Store, t.opts.Logger
+	t.shared, _ = t.store.(SharedStore)
 	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal,
 		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
@@ -151,8 +156,9 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 
 // Close cancels all running handlers, with the cause [mcp.ErrShutdown], and waits until they
 // returned or ctx ends. Stop serving first: after Close no task runs. Interrupted runs of a
-// [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover], the others
-// failed. Tasks that wait for an answer are not changed. Close may be called several times.
+// [ToolOptions.Restartable] tool run again when the next process calls [Server.Recover], or in
+// another server that shares the store; the others failed. Tasks that wait for an answer are not
+// changed. Close may be called several times.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -162,6 +168,7 @@ func (s *Server) Close(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() { // ends with the last handler
 		s.active.Wait()
+		s.leave()
 		close(idle)
 	}()
 	select {

@@ -15,6 +15,8 @@ var (
 	ErrUnknown = errors.New("tasks: unknown task")
 	// ErrConflict means that the record changed since it was read, or that its ID is taken.
 	ErrConflict = errors.New("tasks: the record has changed since it was read")
+	// ErrLeaseLost means that the lease of a holder ended. See [SharedStore].
+	ErrLeaseLost = errors.New("tasks: the lease has ended")
 )
 
 // A Record is a task as a [Store] keeps it. A store uses the other fields to find it, and treats
@@ -81,7 +83,7 @@ func validID(id string) bool {
 //   - A record that [Record.Check] refuses is refused and not stored.
 //   - After any other error it is unknown whether the change was made.
 //
-// Only one [Server] at a time may use a store.
+// Only one [Server] at a time may use a store, unless it is a [SharedStore].
 type Store interface {
 	// Create adds a record and sets its Version to 1. It returns ErrConflict if the ID exists,
 	// whatever its owner.
@@ -113,6 +115,23 @@ type Store interface {
 	// DeleteExpired removes up to limit records that are Done and whose Expires is not after now.
 	// It returns their number.
 	DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error)
+}
+
+// A SharedStore is a [Store] that several servers may use at once, usually in several processes.
+// Each [Server] holds a lease, which it renews, and each task that runs names the holder. When the
+// lease of a server has ended, another server takes over its tasks. Leases need not be durable. A
+// single clock measures the time of all leases, such as the clock of the database.
+type SharedStore interface {
+	Store
+	// Hold starts a lease that ends after the time d. holder is new: 1 to 64 letters and digits.
+	Hold(ctx context.Context, holder string, d time.Duration) error
+	// Renew ends all other leases whose time is over, and sets the time of the lease to d from now.
+	// It returns the holders of all leases, in any order, or ErrLeaseLost if another Renew ended
+	// the lease. A lease whose time is over lasts until another Renew ends it.
+	Renew(ctx context.Context, holder string, d time.Duration) (holders []string, err error)
+	// Versions returns the Version of each task in the order of ids, whatever its owner, and 0 for
+	// an unknown task.
+	Versions(ctx context.Context, ids []string) ([]uint64, error)
 }
 
 // A Cursor is a position in the list of an owner's tasks: just after the task with this Created and

@@ -593,3 +593,69 @@ func checkUnfinishedChanges(s *store) {
 	s.wantUnfinished()
 	s.wantCount("alice", n/2, n/2)
 }
+
+func checkLeases(s *store) {
+	s.hold("a", time.Hour)
+	s.hold("b", 0)
+	s.wantHolders("b", time.Hour, "a", "b") // the time of b was over, but no other holder renewed
+	s.wantHolders("a", time.Hour, "a", "b")
+	s.wantHolders("b", 0, "a", "b")
+	s.wantHolders("a", time.Hour, "a")
+	s.hold("c", time.Millisecond)
+	for end := time.Now().Add(patience); len(s.mustRenew("a", time.Hour)) > 1; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			s.fail("a lease of a millisecond lasts longer than %v", patience)
+		}
+	}
+	for _, ended := range []string{"b", "c", "unknown"} {
+		_, err := s.shared().Renew(s.ctx, ended, time.Hour)
+		s.wantError("Renew of an ended lease", err, tasks.ErrLeaseLost)
+	}
+	s.wantHolders("a", time.Hour, "a")
+}
+
+func checkLeaseRace(s *store) {
+	for round := range 20 {
+		raced := fmt.Sprint("raced", round)
+		holders := []string{raced}
+		for i := range 7 {
+			holders = append(holders, fmt.Sprintf("holder%dof%d", i, round))
+			s.hold(holders[i+1], time.Hour)
+		}
+		s.hold(raced, 0)
+		var lost, ended atomic.Bool
+		s.concurrently(len(holders), func(i int) {
+			seen, err := s.shared().Renew(s.ctx, holders[i], time.Hour)
+			if i == 0 && errors.Is(err, tasks.ErrLeaseLost) {
+				lost.Store(true)
+				return
+			}
+			s.noError("Renew", err)
+			if !slices.Contains(seen, raced) {
+				ended.Store(true)
+			}
+		})
+		if ended.Load() && !lost.Load() {
+			s.fail("a lease that had ended was renewed")
+		}
+		if slices.Contains(s.mustRenew(holders[1], time.Hour), raced) == lost.Load() {
+			s.fail("a lease of which Renew returned ErrLeaseLost: %t lasts: %[1]t", lost.Load())
+		}
+	}
+}
+
+func checkTaskVersions(s *store) {
+	s.mustCreate(task("alice", "one"), task("bob", "two"), done("", "done", noon))
+	s.mustUpdate(s.mustUpdate(task("bob", "two")))
+	ids, want := []string{"two", "none", "one", "done", "two"}, []uint64{3, 0, 1, 1, 3}
+	for i := range 1000 {
+		ids, want = append(ids, fmt.Sprint("none", i)), append(want, 0)
+	}
+	for _, n := range []int{0, 1, 5, len(ids)} {
+		got, err := s.shared().Versions(s.ctx, ids[:n])
+		s.noError("Versions", err)
+		if !slices.Equal(got, want[:n]) {
+			s.fail("the versions of %.5q are %.5d, want %.5d", ids[:n], got, want[:n])
+		}
+	}
+}

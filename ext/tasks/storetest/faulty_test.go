@@ -22,10 +22,12 @@ type faulty struct {
 	records map[string]tasks.Record
 	deleted map[string]bool
 	removed int // the error of CountAll, if the bug affects it
+	leases  map[string]time.Time
 }
 
 func newFaulty(bug string) *faulty {
-	return &faulty{bug: bug, records: map[string]tasks.Record{}, deleted: map[string]bool{}}
+	return &faulty{bug: bug, records: map[string]tasks.Record{}, deleted: map[string]bool{},
+		leases: map[string]time.Time{}}
 }
 
 // has reports whether the store has the bug.
@@ -348,6 +350,51 @@ func (f *faulty) DeleteExpired(_ context.Context, now time.Time, limit int) (int
 		n++
 	}
 	return n, nil
+}
+
+func (f *faulty) Hold(_ context.Context, holder string, d time.Duration) error {
+	defer f.lock()()
+	f.leases[holder] = time.Now().Add(d)
+	return nil
+}
+
+func (f *faulty) Renew(_ context.Context, holder string, d time.Duration) ([]string, error) {
+	unlock := f.lock()
+	end, held := f.leases[holder]
+	if f.has("Renew races with the end of the lease") {
+		unlock()
+		<-time.After(time.Millisecond)
+		unlock = f.lock()
+	}
+	defer unlock()
+	now := time.Now()
+	if !held && !f.has("Renew revives an ended lease") ||
+		!end.After(now) && f.has("Renew ends its own lease") {
+		return nil, tasks.ErrLeaseLost
+	}
+	for other, end := range f.leases {
+		if other != holder && (!end.After(now) && !f.has("leases never end") || f.has("Renew ends all other leases")) {
+			delete(f.leases, other)
+		}
+	}
+	if !f.has("Renew does not extend the lease") {
+		f.leases[holder] = now.Add(d)
+	}
+	return slices.Collect(maps.Keys(f.leases)), nil
+}
+
+func (f *faulty) Versions(_ context.Context, ids []string) (versions []uint64, err error) {
+	defer f.lock()()
+	for _, id := range ids {
+		r, ok := f.records[id]
+		if r.Done && f.has("Versions ignores finished tasks") {
+			r.Version = 0
+		}
+		if ok || !f.has("Versions leaves out unknown tasks") {
+			versions = append(versions, r.Version)
+		}
+	}
+	return versions, nil
 }
 
 // reopen returns the store after closing and opening.

@@ -13,6 +13,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
+// patience is how long a check waits for the clock of a store.
+const patience = 30 * time.Second
+
 // A store is a store under test. Its methods check the results, and panic with a violation if the
 // store breaks its contract.
 type store struct {
@@ -106,6 +109,28 @@ func (s *store) mustDeleteExpired(now time.Time, limit, want int) {
 	n, err := s.DeleteExpired(s.ctx, now, limit)
 	if err != nil || n != want {
 		s.fail("at %v DeleteExpired returned %d, %v; want %d", now, n, err, want)
+	}
+}
+
+func (s *store) shared() tasks.SharedStore {
+	shared, _ := s.Store.(tasks.SharedStore)
+	return shared
+}
+
+func (s *store) hold(holder string, d time.Duration) {
+	s.noError("Hold of "+holder, s.shared().Hold(s.ctx, holder, d))
+}
+
+func (s *store) mustRenew(holder string, d time.Duration) []string {
+	holders, err := s.shared().Renew(s.ctx, holder, d)
+	s.noError("Renew of "+holder, err)
+	slices.Sort(holders)
+	return holders
+}
+
+func (s *store) wantHolders(holder string, d time.Duration, want ...string) {
+	if got := s.mustRenew(holder, d); !slices.Equal(got, want) {
+		s.fail("Renew of %s returned %q, want %q", holder, got, want)
 	}
 }
 

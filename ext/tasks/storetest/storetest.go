@@ -10,19 +10,23 @@ package storetest
 
 import (
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 )
 
-// Run tests that a store fulfils the contract of [tasks.Store], with a subtest for each clause.
-// open returns a new empty store for each of them. A store that implements [io.Closer] is closed at
-// the end of its subtest.
+// Run tests that a store fulfils the contract of [tasks.Store], and of [tasks.SharedStore] if it
+// implements that, with a subtest for each clause. open returns a new empty store for each of them.
+// A store that implements [io.Closer] is closed at the end of its subtest.
 func Run(t *testing.T, open func(t *testing.T) tasks.Store) {
-	for _, c := range clauses {
+	for i, c := range slices.Concat(clauses, sharedClauses) {
 		t.Run(c.name, func(t *testing.T) {
 			s := &store{open(t), t.Context()}
 			defer end(t, s.Store)
+			if _, shared := s.Store.(tasks.SharedStore); !shared && i >= len(clauses) {
+				t.Skip("the store is no tasks.SharedStore")
+			}
 			if err := s.run(c.check); err != nil {
 				t.Error(err)
 			}
@@ -94,4 +98,11 @@ var clauses = []clause{
 	{"times have a precision of milliseconds", checkTimes},
 	{"a change with an ended context is made in whole or not at all", checkContext},
 	{"concurrent use", checkConcurrent},
+}
+
+// sharedClauses are the clauses of [tasks.SharedStore].
+var sharedClauses = []clause{
+	{"a lease lasts until its time is over and another holder renews", checkLeases},
+	{"a lease that any holder saw end cannot be renewed", checkLeaseRace},
+	{"Versions returns the versions of tasks of all owners", checkTaskVersions},
 }

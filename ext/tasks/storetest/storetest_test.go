@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -57,13 +58,19 @@ var bugs = map[string][]string{
 		"Create with an ended context is applied in part"},
 	"concurrent use": {"DeleteExpired deletes unfinished records",
 		"concurrent changes are lost", "CountAll is wrong after expiry"},
+	"a lease lasts until its time is over and another holder renews": {"Renew revives an ended lease",
+		"Renew ends its own lease", "leases never end", "Renew ends all other leases",
+		"Renew does not extend the lease"},
+	"a lease that any holder saw end cannot be renewed": {"Renew races with the end of the lease"},
+	"Versions returns the versions of tasks of all owners": {"Versions ignores finished tasks",
+		"Versions leaves out unknown tasks"},
 	"records survive closing and opening": {"reopening loses all records",
 		"reopening truncates large Data", "reopening restores deleted records"},
 }
 
 // all returns the clauses, with that of RunLasting.
 func all() []clause {
-	return append(clauses[:len(clauses):len(clauses)], clause{"records survive closing and opening", func(s *store) {
+	return append(slices.Concat(clauses, sharedClauses), clause{"records survive closing and opening", func(s *store) {
 		checkLasting(s, func() { s.Store = s.Store.(*faulty).reopen() })
 	}})
 }

@@ -1,0 +1,271 @@
+package tasks
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// leaseTime is how long a server may fail to reach a shared store before other servers take
+	// over its tasks: long enough for a restart or a failover of the store.
+	leaseTime = time.Minute
+	// renewInterval is the time between two renewals of a lease.
+	renewInterval = 10 * time.Second
+	// ownTime is how long a server relies on its lease after it was renewed: its runs then have the
+	// rest of the lease to end.
+	ownTime = leaseTime - renewInterval
+	// watchInterval is the time between two searches for changes by other servers.
+	watchInterval = time.Second
+	// maxVersions is the number of tasks whose versions are read at once.
+	maxVersions = 1000
+)
+
+// errLeaseLost is the cause of a run whose task another server may run. It is an [mcp.ErrShutdown],
+// because the function of a tool has to do the same in both cases.
+var errLeaseLost = fmt.Errorf("the server lost its lease, and another server may run the task: %w", mcp.ErrShutdown)
+
+// A lease is the lease of a server in a [SharedStore]. The server's mutex guards it.
+type lease struct {
+	holder       string            // empty without a lease
+	began, until time.Time         // until: when the server stops its runs unless it renews the lease
+	holders      []string          // of all leases at the last renewal
+	ended        bool              // a lease ended, so there may be tasks to recover
+	renewal      *time.Timer       // nil before the first lease
+	watcher      *time.Timer       // nil unless other servers hold leases
+	versions     map[string]uint64 // of tasks that are watched, as far as the server knows them
+}
+
+// join requests a lease if the server shares its store and has no lease. A server joins before it
+// changes a task or waits for changes.
+func (s *Server) join(ctx context.Context) error {
+	if !s.lacksLease() {
+		return nil
+	}
+	s.leasing.Lock()
+	defer s.leasing.Unlock()
+	if !s.lacksLease() {
+		return nil
+	}
+	ctx, cancel := storeContext(ctx)
+	defer cancel()
+	holder, now := rand.Text(), time.Now()
+	if err := s.shared.Hold(ctx, holder, leaseTime); err != nil {
+		return fmt.Errorf("request a lease: %w", err)
+	}
+	s.mu.Lock()
+	s.lease.holder, s.lease.began, s.lease.until = holder, now, now.Add(ownTime)
+	if s.lease.renewal == nil {
+		s.lease.renewal = time.AfterFunc(renewInterval, s.tick)
+	}
+	s.mu.Unlock()
+	_, err := s.renew(ctx)
+	return err
+}
+
+// holders returns the holders of all leases; none if the store is not shared. A server holds its
+// lease before it holds a task. So if holders, called after a task was read, lacks the holder of
+// the task, the lease of the task has ended.
+func (s *Server) holders(ctx context.Context) ([]string, error) {
+	if err := s.join(ctx); err != nil || s.shared == nil {
+		return nil, err
+	}
+	s.leasing.Lock()
+	defer s.leasing.Unlock()
+	return s.renew(ctx)
+}
+
+// isLost reports whether no server runs a task that is working and does not run here.
+func (s *Server) isLost(ctx context.Context, j *job) (bool, error) {
+	s.mu.Lock()
+	own, known := j.Holder == s.lease.holder, slices.Contains(s.lease.holders, j.Holder)
+	s.mu.Unlock()
+	switch {
+	case own, j.Holder == "":
+		return true, nil
+	case known:
+		return false, nil
+	}
+	holders, err := s.holders(ctx)
+	return err == nil && !slices.Contains(holders, j.Holder), err
+}
+
+func (s *Server) lacksLease() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shared != nil && s.lease.holder == "" && !s.closed
+}
+
+// renew renews the lease and returns the holders of all leases. The caller holds leasing.
+func (s *Server) renew(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	holder := s.lease.holder
+	s.mu.Unlock()
+	if holder == "" {
+		return nil, errLeaseLost
+	}
+	now := time.Now()
+	holders, err := s.shared.Renew(ctx, holder, leaseTime)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.lease
+	switch {
+	case err == nil:
+		l.ended = l.ended || slices.ContainsFunc(l.holders, func(h string) bool { return !slices.Contains(holders, h) })
+		l.holders, l.until = holders, now.Add(ownTime)
+		if len(holders) > 1 && l.watcher == nil && !s.closed {
+			l.versions = map[string]uint64{}
+			l.watcher = time.AfterFunc(watchInterval, s.watch)
+		}
+	case errors.Is(err, ErrLeaseLost), !time.Now().Before(l.until):
+		l.holder, l.holders, l.ended = "", nil, true
+		for _, r := range s.runs {
+			s.stop(r, errLeaseLost)
+		}
+	}
+	return holders, err
+}
+
+// tick, called by a timer, renews the lease and recovers the tasks of servers whose lease ended.
+func (s *Server) tick() {
+	s.leasing.Lock()
+	ctx, cancel := context.WithTimeout(context.Background(), renewInterval)
+	if _, err := s.renew(ctx); err != nil && !errors.Is(err, errLeaseLost) { // known to be lost
+		s.log.Error("tasks: the lease could not be renewed", "error", err)
+	}
+	cancel()
+	s.mu.Lock()
+	recovers := s.lease.ended && !s.closed
+	if recovers {
+		s.lease.ended = false
+		s.active.Add(1)
+	}
+	switch {
+	case s.lease.holder != "":
+		s.lease.renewal.Reset(min(renewInterval, time.Until(s.lease.until)))
+	case !s.closed:
+		s.lease.renewal.Reset(renewInterval)
+	}
+	s.mu.Unlock()
+	s.leasing.Unlock()
+	if !recovers {
+		return
+	}
+	defer s.active.Done()
+	if err := s.Recover(s.base); err != nil {
+		s.log.Error("tasks: the tasks of another server could not be taken over; trying again", "error", err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.lease.ended = true
+	}
+}
+
+// leave ends the lease of a closed server. A young lease lasts until all other servers have seen
+// it, because they recover its tasks when they miss it.
+func (s *Server) leave() {
+	s.leasing.Lock()
+	defer s.leasing.Unlock()
+	s.mu.Lock()
+	l := &s.lease
+	holder, rest := l.holder, time.Duration(0)
+	if len(l.holders) > 1 {
+		rest = max(0, 2*renewInterval-time.Since(l.began))
+	}
+	l.holder = ""
+	for _, timer := range []*time.Timer{l.renewal, l.watcher} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+	s.mu.Unlock()
+	if holder == "" {
+		return
+	}
+	ctx, cancel := storeContext(context.Background())
+	defer cancel()
+	if _, err := s.shared.Renew(ctx, holder, rest); err != nil {
+		s.log.Error("tasks: the lease could not be ended, and ends later", "error", err)
+	}
+}
+
+// watch, called by a timer, looks for changes by other servers of the tasks that run here or have
+// listeners.
+func (s *Server) watch() {
+	s.mu.Lock()
+	if s.closed || len(s.lease.holders) <= 1 {
+		s.lease.watcher, s.lease.versions = nil, nil
+		s.mu.Unlock()
+		return
+	}
+	s.active.Add(1)
+	ids := slices.AppendSeq(s.changes.ids(), maps.Keys(s.runs))
+	known := maps.Clone(s.lease.versions)
+	s.mu.Unlock()
+	defer s.active.Done()
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	for chunk := range slices.Chunk(ids, maxVersions) {
+		versions, err := s.shared.Versions(s.base, chunk)
+		if err != nil {
+			break // tick logs that the store fails
+		}
+		for i, id := range chunk {
+			if versions[i] > known[id] && s.changedElsewhere(id) {
+				s.saw(id, versions[i])
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.lease.versions, func(id string, _ uint64) bool {
+		_, watched := slices.BinarySearch(ids, id)
+		return !watched
+	})
+	if s.lease.watcher != nil && !s.closed {
+		s.lease.watcher.Reset(watchInterval)
+	}
+}
+
+// saw records the version of a task that the server changed or notified its listeners of.
+func (s *Server) saw(id string, version uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lease.versions != nil {
+		s.lease.versions[id] = max(s.lease.versions[id], version)
+	}
+}
+
+// changedElsewhere stops the run of a task that another server ended or took over, and notifies the
+// listeners of the task. It returns false if the task cannot be read.
+func (s *Server) changedElsewhere(id string) bool {
+	s.mu.Lock()
+	r := s.runs[id]
+	s.mu.Unlock()
+	if r != nil {
+		// The lock of the task is held meanwhile, so the run is stored.
+		j, err := s.change(s.base, r.owner, id, func(*job, time.Time) error { return errUnchanged })
+		if err != nil {
+			return false
+		}
+		if !j.heldBy(r) {
+			cause := errLeaseLost
+			switch {
+			case j.Cancelled:
+				cause = mcp.ErrCancelled
+			case j.Done:
+				cause = errExpired
+			}
+			s.mu.Lock()
+			s.stop(r, cause)
+			s.mu.Unlock()
+		}
+	}
+	s.changes.notify(id, false)
+	return true
+}

@@ -1,0 +1,411 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcptest"
+)
+
+// A sharedStore is a shared store as one of its servers sees it: the server may lose the
+// connection.
+type sharedStore struct {
+	tasks.SharedStore
+	down     atomic.Bool // no operation works
+	renews   atomic.Bool // false: Renew does not work
+	slow     atomic.Bool // Renew takes a second
+	versions atomic.Int32
+	updates  atomic.Int32
+}
+
+// shareMemory returns a store in memory as each of n servers sees it.
+func shareMemory(n int) []*sharedStore {
+	memory, _ := tasks.NewMemory().(tasks.SharedStore)
+	all := make([]*sharedStore, n)
+	for i := range all {
+		all[i] = &sharedStore{SharedStore: memory}
+		all[i].renews.Store(true)
+	}
+	return all
+}
+
+// pass lets time pass in a bubble of synctest.
+func pass(d time.Duration) { <-time.After(d) }
+
+var errDown = errors.New("connection refused")
+
+func (s *sharedStore) Get(ctx context.Context, owner, id string) (tasks.Record, error) {
+	if s.down.Load() {
+		return tasks.Record{}, errDown
+	}
+	return s.SharedStore.Get(ctx, owner, id)
+}
+
+func (s *sharedStore) Update(ctx context.Context, r tasks.Record) error {
+	if s.down.Load() {
+		return errDown
+	}
+	s.updates.Add(1)
+	return s.SharedStore.Update(ctx, r)
+}
+
+func (s *sharedStore) Renew(ctx context.Context, holder string, d time.Duration) ([]string, error) {
+	if s.slow.Load() {
+		pass(time.Second)
+	}
+	if s.down.Load() || !s.renews.Load() {
+		return nil, errDown
+	}
+	return s.SharedStore.Renew(ctx, holder, d)
+}
+
+func (s *sharedStore) Versions(ctx context.Context, ids []string) ([]uint64, error) {
+	s.versions.Add(1)
+	if s.down.Load() {
+		return nil, errDown
+	}
+	return s.SharedStore.Versions(ctx, ids)
+}
+
+// startServers starts a server for each store. Call it in a bubble of synctest.
+func startServers(t *testing.T, stores []*sharedStore, add func(i int, b *testServer)) []*testServer {
+	t.Helper()
+	var all []*testServer
+	for i, s := range stores {
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
+		add(i, b)
+		if err := b.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+func closeServers(t *testing.T, all []*testServer) {
+	t.Helper()
+	for _, b := range all {
+		b.closeServer(t)
+	}
+}
+
+// A task that runs at one server is read, awaited, answered and cancelled at another.
+func TestTaskOfAnotherServer(t *testing.T) {
+	for _, revision := range []string{mcptest.Modern, revision2025} {
+		synctest.Test(t, func(t *testing.T) {
+			var causes [2]atomic.Value
+			servers := startServers(t, shareMemory(2), func(i int, b *testServer) {
+				b.tool("ask", nil, func(ctx context.Context) (string, error) {
+					name, err := mcp.Ask[string](ctx, "name", "Who?", nil)
+					return "hello " + name, err
+				})
+				b.tool("sleep", nil, func(ctx context.Context) (string, error) {
+					select {
+					case <-time.After(time.Minute):
+						return "slept", nil
+					case <-ctx.Done():
+						causes[i].Store(context.Cause(ctx))
+						return "", ctx.Err()
+					}
+				})
+			})
+			var clients [2]*mcptest.Client
+			for i, b := range servers {
+				o := &mcptest.Options{Extension: mcptest.Extension{ResultTypes: []string{"task"},
+					Topics: map[string]string{"notifications/tasks": "taskIds"}}}
+				if revision == mcptest.Modern {
+					o.Capabilities = taskCapabilities
+				}
+				clients[i] = mcptest.Connect(t, b.server,
+					mcptest.Combination{Transport: mcptest.InMemory, Revision: revision}, o)
+			}
+			a, b := clients[0], clients[1]
+			pass(15 * time.Second) // the first server has noticed the second
+
+			id := beginTask(t, a, "ask", nil).TaskID
+			synctest.Wait()
+			if got := getTask(t, b, id); got.Status != "input_required" {
+				t.Errorf("%s: at the other server: %+v", revision, got)
+			}
+			answerTask(t, b, id, object{"value": "Ada"})
+			if got := finalTask(t, a, id); got.Result.text() != "hello Ada" {
+				t.Errorf("%s: answered at the other server: %+v", revision, got)
+			}
+
+			id = beginTask(t, a, "sleep", nil).TaskID
+			wait := awaitEnd(t, b, id)
+			pass(30 * time.Second)
+			if got := getTask(t, b, id); got.Status != "working" || wait() {
+				t.Errorf("%s: after 30 s: %+v, ended %t", revision, got, wait())
+			}
+			pass(32 * time.Second)
+			if !wait() {
+				t.Errorf("%s: the other server did not notice the end of the task", revision)
+			}
+
+			id = beginTask(t, a, "sleep", nil).TaskID
+			pass(10 * time.Second)
+			b.Call("tasks/cancel", object{"taskId": id})
+			pass(2 * time.Second)
+			if cause, _ := causes[0].Load().(error); !errors.Is(cause, mcp.ErrCancelled) {
+				t.Errorf("%s: the run ended with %v, want it to be cancelled", revision, cause)
+			}
+			if got := getTask(t, a, id); got.Status != "cancelled" {
+				t.Errorf("%s: cancelled at the other server: %+v", revision, got)
+			}
+			closeServers(t, servers)
+		})
+	}
+}
+
+// awaitEnd waits for the end of a task as each form can, and returns a function that reports
+// whether the client has learned it.
+func awaitEnd(t *testing.T, c *mcptest.Client, id string) func() bool {
+	t.Helper()
+	if !c.Modern() {
+		return c.Send("tasks/result", object{"taskId": id}).Answered
+	}
+	t.Cleanup(c.Listen(mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{
+		"taskIds": json.RawMessage(`["` + id + `"]`)}}))
+	return func() bool {
+		for _, n := range c.Notifications("notifications/tasks") {
+			if got := decode[wireTask](t, n.Params); got.TaskID == id && got.Status == "completed" {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// When a server loses its connection, its runs end, and a single other server takes over each of
+// its tasks, when the lease has ended and not before.
+func TestServerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := shareMemory(3)
+		var mu sync.Mutex // guards the variables below
+		running, runs, most := 0, map[string]int{}, 0
+		servers := startServers(t, stores, func(i int, b *testServer) {
+			for name, again := range map[string]bool{"once": false, "again": true} {
+				b.tool(name, &tasks.ToolOptions{Restartable: again}, func(ctx context.Context) (string, error) {
+					mu.Lock()
+					runs[name]++
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					defer func() {
+						mu.Lock()
+						running--
+						mu.Unlock()
+					}()
+					select {
+					case <-time.After(time.Hour):
+						return "ran", nil
+					case <-ctx.Done():
+						pass(5 * time.Second) // to end
+						return "", ctx.Err()
+					}
+				})
+			}
+		})
+		a, b := connectClient(t, servers[0]), connectClient(t, servers[1])
+		pass(15 * time.Second)
+		again, once := beginTask(t, a, "again", nil).TaskID, beginTask(t, a, "once", nil).TaskID
+		pass(10 * time.Minute)
+		stores[0].down.Store(true)
+		pass(45 * time.Second)
+		if got := getTask(t, b, once); got.Status != "working" {
+			t.Errorf("before the lease ended: %+v", got)
+		}
+		pass(30 * time.Second)
+		if got := getTask(t, b, once); got.Status != "failed" {
+			t.Errorf("the other server returns %+v, want an error", got)
+		}
+		stores[0].down.Store(false)
+		pass(time.Hour)
+		for i, c := range []*mcptest.Client{a, b} {
+			if got := getTask(t, c, again); got.Result.text() != "ran" {
+				t.Errorf("server %d returns %+v", i, got)
+			}
+		}
+		closeServers(t, servers)
+		mu.Lock()
+		defer mu.Unlock()
+		if runs["again"] != 2 || runs["once"] != 1 || most != 2 {
+			t.Errorf("%v runs, %d at the same time, want 2 and 1, and one of each task", runs, most)
+		}
+	})
+}
+
+// A server whose lease another server ended, without its knowledge, does not store its result.
+func TestResultAfterLostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := shareMemory(2)
+		servers := startServers(t, stores, func(i int, b *testServer) {
+			b.tool("run", &tasks.ToolOptions{Restartable: true}, func(context.Context) (string, error) {
+				pass(80 * time.Second) // the function ignores that its context ends
+				return []string{"first", "second"}[i], nil
+			})
+		})
+		a, b := connectClient(t, servers[0]), connectClient(t, servers[1])
+		pass(15 * time.Second)
+		id := beginTask(t, a, "run", nil).TaskID
+		stores[0].renews.Store(false)
+		pass(82 * time.Second)
+		if got := getTask(t, b, id); got.Status != "working" {
+			t.Errorf("when the first run has ended: %+v", got)
+		}
+		stores[0].renews.Store(true)
+		pass(2 * time.Minute)
+		if got := getTask(t, a, id); got.Result.text() != "second" {
+			t.Errorf("got %+v, want the result of the second server", got)
+		}
+		closeServers(t, servers)
+	})
+}
+
+// A server that recovers its lease before another server took over its tasks continues them itself.
+func TestServerRecoversItsOwnTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := shareMemory(1)
+		var runs atomic.Int32
+		servers := startServers(t, stores, func(_ int, b *testServer) {
+			b.tool("run", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
+				runs.Add(1)
+				select {
+				case <-time.After(time.Hour):
+					return "ran", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			})
+		})
+		c := connectClient(t, servers[0])
+		id := beginTask(t, c, "run", nil).TaskID
+		stores[0].down.Store(true)
+		pass(5 * time.Minute)
+		stores[0].down.Store(false)
+		pass(2 * time.Hour)
+		if got := getTask(t, c, id); got.Result.text() != "ran" || runs.Load() != 2 {
+			t.Errorf("%d runs, got %+v", runs.Load(), got)
+		}
+		closeServers(t, servers)
+	})
+}
+
+// Of several servers that recover at once, a single server takes over each task, also tasks without
+// a holder.
+func TestServersRecoverAtOnce(t *testing.T) {
+	for _, leases := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			stores := shareMemory(4)
+			var runs atomic.Int32
+			add := func(b *testServer) {
+				b.tool("run", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
+					runs.Add(1)
+					<-ctx.Done()
+					return "", ctx.Err()
+				})
+			}
+			old := tasks.Store(stores[0])
+			if !leases {
+				old = &interceptedStore{Store: old}
+			}
+			first := newTestServer(t, &tasks.Options{Store: old}, nil)
+			add(first)
+			c := connectClient(t, first)
+			for range 5 {
+				beginTask(t, c, "run", nil)
+			}
+			synctest.Wait()
+			first.closeServer(t)
+			runs.Store(0)
+			var servers []*testServer
+			var recovered sync.WaitGroup
+			for _, s := range stores[1:] {
+				s.slow.Store(true) // all servers read the tasks before one of them takes over the first
+				b := newTestServer(t, &tasks.Options{Store: s}, nil)
+				add(b)
+				servers = append(servers, b)
+				recovered.Go(func() {
+					if err := b.Recover(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			recovered.Wait()
+			for _, s := range stores[1:] {
+				s.slow.Store(false)
+			}
+			pass(5 * time.Minute)
+			if runs.Load() != 5 {
+				t.Errorf("leases %t: %d runs of 5 tasks", leases, runs.Load())
+			}
+			closeServers(t, servers)
+		})
+	}
+}
+
+// When a server closes, other servers continue its tasks soon, even if it started a moment ago, and
+// the next server at once if there is no other.
+func TestServerCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		add := func(_ int, b *testServer) {
+			b.tool("run", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
+				if runs.Add(1) == 4 {
+					return "ran", nil
+				}
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+		}
+		stores := shareMemory(4)
+		servers := startServers(t, stores[:2], add)
+		c := connectClient(t, servers[1])
+		id := beginTask(t, c, "run", nil).TaskID
+		pass(time.Second)
+		servers[1].closeServer(t)
+		pass(35 * time.Second)
+		if runs.Load() != 2 {
+			t.Errorf("%d runs, want 2", runs.Load())
+		}
+		servers[0].closeServer(t)
+		third := startServers(t, stores[2:3], add)
+		synctest.Wait()
+		closeServers(t, third)
+		last := startServers(t, stores[3:], add)
+		if got := finalTask(t, connectClient(t, last[0]), id); got.Result.text() != "ran" {
+			t.Errorf("got %+v", got)
+		}
+		closeServers(t, last)
+	})
+}
+
+// A server alone does not look for changes of others, and writes no record more than without
+// leases.
+func TestServerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := shareMemory(1)
+		servers := startServers(t, stores, func(_ int, b *testServer) {
+			b.tool("run", nil, func(context.Context) (string, error) { pass(time.Hour); return "ran", nil })
+		})
+		c := connectClient(t, servers[0])
+		id := beginTask(t, c, "run", nil).TaskID
+		pass(2 * time.Hour)
+		if got := getTask(t, c, id); got.Result.text() != "ran" {
+			t.Errorf("got %+v", got)
+		}
+		if versions, updates := stores[0].versions.Load(), stores[0].updates.Load(); versions != 0 || updates != 1 {
+			t.Errorf("%d searches for changes and %d updates, want 0 and 1", versions, updates)
+		}
+		closeServers(t, servers)
+	})
+}
