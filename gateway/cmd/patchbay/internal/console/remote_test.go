@@ -91,6 +91,8 @@ func TestRemoteRequests(t *testing.T) {
 	cookies["guess"] = map[string]string{publicHost: "__Host-patchbay-" + at.Port() + "=" + strings.Repeat("0", 40)}
 	cookies["nobody"] = map[string]string{}
 	granted := map[string]page.Role{"ann": page.RoleOperator, "bob": page.RoleViewer}
+	client := s.Stranger() // of all requests: the console examines each new connection
+	client.Jar = nil
 	send := func(path, who, host, origin string, required page.Role, isKnown bool) {
 		method, path, _ := strings.Cut(path, " ")
 		cookie := cookies[who][host]
@@ -98,7 +100,7 @@ func TestRemoteRequests(t *testing.T) {
 		if origin != "" {
 			header = append(header, "Origin", origin, "Sec-Fetch-Site", "cross-site")
 		}
-		res, _ := s.Send(s.Stranger(), method, path, form(method), header...)
+		res, _ := s.Send(client, method, path, form(method), header...)
 		mayUse := required == page.RoleAnyone || cookie != "" && granted[who].Grants(required)
 		if want := isKnown && origin == "" && mayUse; refused(res) == want {
 			t.Errorf("%s %s by %s at %s from %q: got %d, want it served: %t", method, path, who, host, origin,
