@@ -45,7 +45,7 @@ func publicHeader(header http.Header) http.Header {
 	isCopy := false // made only to hide a value
 	public := header
 	for name := range header {
-		if slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
+		if slices.Contains(publicHeaders, name) || slices.Contains(publicHeaders, http.CanonicalHeaderKey(name)) {
 			continue
 		}
 		if !isCopy {

@@ -158,7 +158,7 @@ func statusOf(method string, result []byte, err *mcp.Error) string {
 		return "error " + strconv.Itoa(err.Code)
 	case mcp.RawResult(result).ResultType() == driver.ResultInputRequired:
 		return StatusQuestion
-	case method == driver.MethodToolsCall && mayContain(result, `"isError"`):
+	case method == driver.MethodToolsCall && (bytes.Contains(result, []byte("isError")) || hasEscape(result)):
 		if raw, _ := rawjson.Get(result, "isError"); string(raw) == "true" {
 			return StatusToolError
 		}
@@ -166,10 +166,8 @@ func statusOf(method string, result []byte, err *mcp.Error) string {
 	return StatusOK
 }
 
-// mayContain reports whether a JSON text may contain a quoted name, perhaps with escapes. It is faster
-// than a search for the member, which most texts lack.
-func mayContain(text []byte, quoted string) bool {
-	return bytes.Contains(text, []byte(quoted)) || bytes.Contains(text, []byte(`\u`))
-}
+// hasEscape reports whether a name in a JSON text may be written with escapes. A search for the name and
+// for escapes is faster than a search for the member, which most texts lack.
+func hasEscape(text []byte) bool { return bytes.Contains(text, []byte(`\u`)) }
 
 func httpStatus(code int) string { return "http " + strconv.Itoa(code) }

@@ -105,6 +105,12 @@ func TestRequestsToURLsWithoutReader(t *testing.T) {
 	if _, err := c.CallTool(t.Context(), "srv__add", map[string]any{"a": 1}); err != nil {
 		t.Fatal(err)
 	}
+	for _, hop := range []string{"downstream", "upstream"} {
+		x, frames := find(t, ring, "hop:"+hop+" method:tools/call")
+		if len(frames) > 0 || x.Frames != 2 || x.Bytes == 0 || !x.IsOver() || x.Status != capture.StatusOK {
+			t.Errorf("%s: %+v, want a counted request and its response", hop, x)
+		}
+	}
 	posts := func(ring *capture.Ring) (status []string) {
 		for _, x := range ring.Find(nil, 0, 1000) {
 			if x.Hop == capture.HTTP && x.Method == http.MethodPost {

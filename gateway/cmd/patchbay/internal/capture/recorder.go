@@ -63,23 +63,33 @@ func (r *recorder) Record(record *event.Record) error {
 	return r.next.Record(record)
 }
 
-// exchange returns the exchange of a record, which begins with its first record.
+// exchange returns the exchange of a record. It begins with the first record of a call, and the last
+// record ends the call.
 func (r *recorder) exchange(record *event.Record) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if id := r.calls[record.Call]; id != 0 {
-		if record.Event == event.Answer {
+	id, isLast := r.calls[record.Call], record.Event == event.End || record.Event == event.Refused
+	if isLast {
+		delete(r.calls, record.Call)
+	}
+	switch {
+	case id == 0:
+		x := Exchange{Hop: Downstream, Server: record.Server, Caller: callerName(record.Caller),
+			Method: record.Method, Target: record.Public, Name: record.Target, Queued: record.Start,
+			Sent: max(time.Since(record.Start), 1)}
+		keeps := r.ring.Keeps()
+		if !keeps {
+			x.count(len(record.Arguments) + len(record.Answers))
+		}
+		if id = r.ring.begin(&x); !isLast && len(r.calls) < maxPending {
+			r.calls[record.Call] = id
+		}
+		if keeps {
 			r.request(id, record)
 		}
-		return id
+	case record.Event == event.Answer:
+		r.request(id, record)
 	}
-	id := r.ring.begin(&Exchange{Hop: Downstream, Server: record.Server, Caller: callerName(record.Caller),
-		Method: record.Method, Target: record.Public, Name: record.Target, Queued: record.Start,
-		Sent: max(time.Since(record.Start), 1)})
-	if len(r.calls) < maxPending {
-		r.calls[record.Call] = id
-	}
-	r.request(id, record)
 	return id
 }
 
@@ -114,19 +124,23 @@ func (r *recorder) request(id uint64, record *event.Record) {
 
 // end ends the exchange of a call.
 func (r *recorder) end(record *event.Record) {
-	id := r.exchange(record)
-	r.mu.Lock()
-	delete(r.calls, record.Call)
-	r.mu.Unlock()
+	id, keeps := r.exchange(record), r.ring.Keeps()
 	r.ring.causes.remove(id)
-	var rpc *mcp.Error
-	switch isRPC := errors.As(record.Err, &rpc); {
+	rpc, isRPC := errors.AsType[*mcp.Error](record.Err)
+	switch {
+	case !keeps:
 	case record.Err == nil || isRPC:
 		r.add(id, record, false, &jsonrpc.Message{ID: messageID(id), Result: record.Result, Error: rpc})
 	default:
 		r.ring.add(id, Frame{Kind: Decision}, []byte(record.Mask(record.Err.Error())), nil)
 	}
-	r.ring.end(id, status(record))
+	word, ended := status(record), record.Start.Add(record.Duration)
+	r.ring.update(id, func(x *Exchange) {
+		if !keeps {
+			x.count(len(record.Result))
+		}
+		x.end(word, ended)
+	})
 }
 
 func (r *recorder) add(id uint64, record *event.Record, sent bool, m *jsonrpc.Message) {

@@ -120,21 +120,23 @@ func (r *Ring) update(id uint64, change func(x *Exchange)) {
 // end ends an exchange with a status. An exchange that ended already keeps its status.
 func (r *Ring) end(id uint64, status string) {
 	now := time.Now()
-	r.update(id, func(x *Exchange) {
-		if !x.IsOver() {
-			x.Status, x.End = status, since(x, now)
-			x.FirstByte = cmp.Or(x.FirstByte, x.End)
-		}
-	})
+	r.update(id, func(x *Exchange) { x.end(status, now) })
+}
+
+func (x *Exchange) end(status string, now time.Time) {
+	if !x.IsOver() {
+		x.Status, x.End = status, since(x, now)
+		x.FirstByte = cmp.Or(x.FirstByte, x.End)
+	}
 }
 
 // since returns the time of an event of an exchange, which is never zero.
 func since(x *Exchange, now time.Time) time.Duration { return max(now.Sub(x.Queued), 1) }
 
 // count counts a frame whose text is not kept.
-func (r *Ring) count(id uint64, size int) {
-	r.update(id, func(x *Exchange) { x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(size) })
-}
+func (r *Ring) count(id uint64, size int) { r.update(id, func(x *Exchange) { x.count(size) }) }
+
+func (x *Exchange) count(size int) { x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(size) }
 
 // add adds a frame with its text to an exchange, and sets Size unless it is set. The values of
 // members whose names are secret are hidden. Without a reader, add only counts.

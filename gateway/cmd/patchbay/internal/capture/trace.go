@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,13 +32,14 @@ type connection struct {
 	target   atomic.Pointer[publicURL] // of the last recorded request
 
 	mu       sync.Mutex // guards the fields below
+	keeps    bool       // the text of the message in progress is kept
+	begun    uint64     // the exchange that the message in progress began, or 0
 	process  uint64     // the exchange of the process, or 0
 	revision string
 	exact    []byte // the text of the message that is decoded next, or nil
 	sent     map[jsonrpc.ID]request
 	received map[jsonrpc.ID]uint64 // the exchange of each request of the server
-	open     map[uint64]struct{}   // the exchanges that wait for a response
-	current  []uint64              // those exchanges, and some that ended; the latest last
+	open     []uint64              // the exchanges that wait for a response, the latest last
 	asking   map[string]uint64     // exchanges whose question was not answered, by askingKey
 }
 
@@ -49,7 +51,7 @@ type request struct {
 
 func (r *Ring) connection(server, caller string) *connection {
 	return &connection{ring: r, server: server, caller: caller, sent: map[jsonrpc.ID]request{},
-		received: map[jsonrpc.ID]uint64{}, open: map[uint64]struct{}{}, asking: map[string]uint64{}}
+		received: map[jsonrpc.ID]uint64{}, asking: map[string]uint64{}}
 }
 
 // Connect records the messages of a transport, which must be unused, and the output of its
@@ -99,13 +101,12 @@ func (c *connection) started(path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ring.end(c.process, "ended")
-	for open := range c.open {
+	for _, open := range c.open {
 		c.ring.end(open, StatusFailed)
 	}
-	c.process, c.exact, c.current = id, nil, nil
+	c.process, c.exact, c.open = id, nil, nil
 	clear(c.sent)
 	clear(c.received)
-	clear(c.open)
 }
 
 // line takes a line of a process, before it is decoded. Without a reader, a line that begins like a
@@ -160,8 +161,10 @@ func (c *connection) frame(f mcp.Frame) {
 		return
 	}
 	m := f.Message
+	c.keeps, c.begun = c.ring.Keeps(), 0
 	id := c.exchangeOf(f.Sent, m)
-	if c.ring.Keeps() {
+	isCounted := c.keeps || id == c.begun // by the ring or by begin
+	if c.keeps {
 		if f.Method != "" && !c.observed.Load() { // otherwise the exchange of the HTTP request contains the header
 			c.header(id, &f)
 		}
@@ -172,8 +175,6 @@ func (c *connection) frame(f mcp.Frame) {
 			}
 			return jsonrpc.Append(to, m)
 		})
-	} else {
-		c.ring.count(id, len(m.Params)+len(m.Result))
 	}
 	if !f.Sent {
 		c.exact = nil
@@ -181,7 +182,24 @@ func (c *connection) frame(f mcp.Frame) {
 	if m.Method == driver.NotificationMessage && !f.Sent {
 		c.logMessage(m.Params)
 	}
-	c.settle(id, f.Sent, m)
+	if status := c.settle(id, f.Sent, m); status != "" || !isCounted {
+		c.ring.update(id, func(x *Exchange) { c.apply(x, m, isCounted, status) })
+	}
+}
+
+// apply changes an exchange after a message. The status is empty if the message does not change it.
+func (c *connection) apply(x *Exchange, m *jsonrpc.Message, isCounted bool, status string) {
+	if !isCounted {
+		x.count(len(m.Params) + len(m.Result))
+	}
+	switch status {
+	case "":
+	case StatusQuestion:
+		x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, since(x, time.Now()))
+	default:
+		x.Revision = c.revision // which the response to initialize names
+		x.end(status, time.Now())
+	}
 }
 
 // logMessage passes a log message of the server on. Spec: server/utilities/logging.
@@ -242,7 +260,7 @@ func (c *connection) exchangeOf(sent bool, m *jsonrpc.Message) uint64 {
 	}
 	id := c.latest()
 	if id == 0 {
-		id = c.begin(m.Method, &p)
+		id = c.begin(m, &p)
 	}
 	if kind == jsonrpc.Request {
 		c.ring.update(id, func(x *Exchange) { x.Rounds++ })
@@ -283,12 +301,11 @@ func (c *connection) request(m *jsonrpc.Message, p *parts) uint64 {
 		}
 	}
 	if r.id == 0 {
-		r.id = c.begin(m.Method, p)
+		r.id = c.begin(m, p)
 	}
 	if len(c.sent) < maxPending {
 		c.sent[m.ID] = r
-		c.open[r.id] = struct{}{}
-		c.current = append(c.current, r.id)
+		c.open = append(c.open, r.id)
 	}
 	return r.id
 }
@@ -303,71 +320,65 @@ func askingKey(r *request, object []byte) string {
 }
 
 // begin begins an exchange with the server.
-func (c *connection) begin(method string, p *parts) uint64 {
+func (c *connection) begin(m *jsonrpc.Message, p *parts) uint64 {
 	if c.revision == "" {
 		c.revision = bounded(stringMember(p.meta, "io.modelcontextprotocol/protocolVersion"), maxText)
 	}
-	return c.ring.begin(&Exchange{Hop: Upstream, Revision: c.revision, Server: c.server, Caller: c.caller,
-		Method: method, Target: p.target, Trace: traceOf(p.meta), Queued: time.Now(), Sent: 1,
-		Cause: c.ring.causes.take(c.server, method, p)})
+	x := Exchange{Hop: Upstream, Revision: c.revision, Server: c.server, Caller: c.caller, Method: m.Method,
+		Target: p.target, Trace: traceOf(p.meta), Sent: 1, Cause: c.ring.causes.take(c.server, m.Method, p)}
+	if !c.keeps {
+		x.count(len(m.Params))
+	}
+	c.begun = c.ring.begin(&x)
+	return c.begun
 }
 
 // latest returns the latest exchange that waits for a response, or 0.
 func (c *connection) latest() uint64 {
-	for len(c.current) > 0 {
-		id := c.current[len(c.current)-1]
-		if _, ok := c.open[id]; ok {
-			return id
-		}
-		c.current = c.current[:len(c.current)-1]
+	if len(c.open) == 0 {
+		return 0
 	}
-	return 0
+	return c.open[len(c.open)-1]
 }
 
-// settle changes the status of an exchange after a message.
-func (c *connection) settle(id uint64, sent bool, m *jsonrpc.Message) {
-	switch kind := m.Kind(); {
+// settle returns the status of an exchange after a message, or "" if the message does not change it.
+func (c *connection) settle(id uint64, sent bool, m *jsonrpc.Message) (status string) {
+	kind, at := m.Kind(), slices.Index(c.open, id)
+	waits, isCancelled := at >= 0, sent && m.Method == driver.NotificationCancelled
+	if waits && (isCancelled || kind == jsonrpc.Response && !sent) {
+		c.open = slices.Delete(c.open, at, at+1)
+	}
+	switch {
 	case kind == jsonrpc.Response && sent:
 		delete(c.received, m.ID)
-		if _, waits := c.open[id]; !waits { // the request of the server is an exchange of its own
-			c.ring.end(id, statusOf("", m.Result, m.Error))
+		if !waits { // the request of the server is an exchange of its own
+			return statusOf("", m.Result, m.Error)
 		}
 	case kind == jsonrpc.Response:
 		if r, ok := c.sent[m.ID]; ok {
 			delete(c.sent, m.ID)
-			delete(c.open, id)
-			c.latest() // removes exchanges that ended
-			c.respond(&r, m)
+			return c.respond(&r, m)
 		}
-	case kind == jsonrpc.Notification && m.Method == driver.NotificationCancelled && sent:
-		delete(c.open, id)
-		c.ring.end(id, StatusCancelled)
-	case kind == jsonrpc.Notification:
-		if _, waits := c.open[id]; !waits {
-			c.ring.end(id, StatusOK)
-		}
+	case kind == jsonrpc.Notification && isCancelled:
+		return StatusCancelled
+	case kind == jsonrpc.Notification && !waits:
+		return StatusOK
 	}
+	return ""
 }
 
-// respond settles an exchange after the response of the server.
-func (c *connection) respond(r *request, m *jsonrpc.Message) {
-	status := statusOf(r.method, m.Result, m.Error)
+// respond returns the status of an exchange after the response of the server.
+func (c *connection) respond(r *request, m *jsonrpc.Message) (status string) {
+	status = statusOf(r.method, m.Result, m.Error)
 	switch {
-	case status == StatusQuestion:
-		c.ring.update(r.id, func(x *Exchange) {
-			x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, since(x, time.Now()))
-		})
-		if len(c.asking) < maxPending {
-			c.asking[askingKey(r, m.Result)] = r.id
-		}
-		return
+	case status == StatusQuestion && len(c.asking) < maxPending:
+		c.asking[askingKey(r, m.Result)] = r.id
 	case r.method == driver.MethodInitialize:
 		c.revision = bounded(stringMember(m.Result, "protocolVersion"), maxText)
-		c.ring.update(r.id, func(x *Exchange) { x.Revision = c.revision })
 	case r.method == driver.MethodToolsList:
 		c.ring.mask.learn(c.server, m.Result)
 	}
-	c.ring.end(r.id, status)
+	return status
 }
 
 // parts are members of the params of a request.
@@ -398,7 +409,7 @@ func stringMember(object []byte, name string) string {
 
 // traceOf returns the trace id in the trace context of a `_meta`.
 func traceOf(meta []byte) string {
-	if !mayContain(meta, `"traceparent"`) {
+	if !bytes.Contains(meta, []byte("traceparent")) && !hasEscape(meta) {
 		return ""
 	}
 	_, rest, _ := strings.Cut(stringMember(meta, "traceparent"), "-")
