@@ -1,7 +1,6 @@
 // Package postgres contains stores in PostgreSQL for state that must be durable and that several
 // processes share: the state of hosts, which includes the keys of a gateway, logins, request state
-// and its single use, and the records of authorization servers. Tasks outlive their process, but
-// only one server process at a time may use a store of tasks.
+// and its single use, the records of authorization servers, and tasks.
 //
 //	store, err := postgres.Open(ctx, url, nil)
 //	if err != nil {
@@ -27,6 +26,6 @@
 //
 // # Failures
 //
-// Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data, including the wait
-// for a connection. Then the error is [ErrUnavailable]. Errors never contain the password.
+// Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data, including the
+// wait for a connection. Then the error is [ErrUnavailable]. Errors never contain the password.
 package postgres

@@ -43,6 +43,7 @@ func TestExpiredRowsAreDeleted(t *testing.T) {
 		"UPDATE {schema}.states SET expires = now() WHERE value = 'a'",
 		"UPDATE {schema}.records SET expires = now() WHERE value = 'a'",
 		"UPDATE {schema}.tasks SET changed = now() - interval '366 days'",
+		"INSERT INTO {schema}.leases VALUES ('server', 'a', now() - interval '25 hours'), ('server', 'b', now())",
 		"INSERT INTO {schema}.tasks (SELECT server, 'new', owner_key, owner, 1, 0, 0, true, 4, data, now() " +
 			"FROM {schema}.tasks WHERE id = 'a')",
 		"UPDATE {schema}.tasks SET expires = 0 WHERE id = 'a'",
@@ -54,6 +55,7 @@ func TestExpiredRowsAreDeleted(t *testing.T) {
 	wantColumn(t, opts.Schema, "states", "value", "b")
 	wantColumn(t, opts.Schema, "records", "value", "b c")
 	wantColumn(t, opts.Schema, "tasks", "id", "b new")
+	wantColumn(t, opts.Schema, "leases", "holder", "b")
 	wantColumn(t, opts.Schema, "entries", "value", "a b")
 	await(t, func() error {
 		if n := sql(t, opts.Schema, "SELECT count(*) FROM {schema}.uses")[0]; n != "2" {

@@ -97,7 +97,9 @@ const (
 // meanwhile, operations ignore the rows.
 func (s *Store) sweep(ctx context.Context) {
 	for {
-		for _, op := range []string{"sweep states", "sweep uses", "sweep records", "sweep logins", "sweep tasks"} {
+		for _, op := range []string{
+			"sweep states", "sweep uses", "sweep records", "sweep logins", "sweep tasks", "sweep leases",
+		} {
 			for range sweepBatches {
 				n, err := s.number(ctx, op, sweepSize, sweepBatch)
 				if err != nil || n < sweepBatch {

@@ -19,11 +19,10 @@ type taskStore struct {
 	server []byte
 }
 
-// Tasks returns the store of the tasks of a server. Only one [tasks.Server] at a time may use it:
-// [tasks.Server.Recover] of a second process takes over the tasks of the first, even if the first
-// still runs. The server deletes its expired tasks; the store also deletes expired tasks that no
-// server changed for a year. The package does not encrypt tasks.
-func (s *Store) Tasks(server string) tasks.Store { return taskStore{s, digest(server)} }
+// Tasks returns the store of the tasks of a server, which any number of processes may use at once.
+// The server deletes its expired tasks; the store also deletes expired tasks that no server changed
+// for a year. The package does not encrypt tasks.
+func (s *Store) Tasks(server string) tasks.SharedStore { return taskStore{s, digest(server)} }
 
 func (s taskStore) Create(ctx context.Context, r tasks.Record) error {
 	if err := r.Check(); err != nil {
@@ -121,4 +120,38 @@ func (s taskStore) Unfinished(ctx context.Context) iter.Seq2[tasks.Record, error
 
 func (s taskStore) DeleteExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	return s.number(ctx, "delete expired tasks", 0, s.server, now.UnixMilli(), max(limit, 0))
+}
+
+func (s taskStore) Hold(ctx context.Context, holder string, d time.Duration) error {
+	return s.query(ctx, "hold lease", 0, nil, s.server, []byte(holder), d)
+}
+
+func (s taskStore) Renew(ctx context.Context, holder string, d time.Duration) (holders []string, err error) {
+	err = s.query(ctx, "renew lease", 0, func(row pgx.Rows) error {
+		var holder []byte
+		err := row.Scan(&holder)
+		holders = append(holders, string(holder))
+		return err
+	}, s.server, []byte(holder), d)
+	if err == nil && len(holders) == 0 {
+		err = tasks.ErrLeaseLost
+	}
+	return holders, err
+}
+
+func (s taskStore) Versions(ctx context.Context, ids []string) ([]uint64, error) {
+	keys, versions := make([][]byte, len(ids)), make([]uint64, len(ids))
+	for i, id := range ids {
+		keys[i] = []byte(id)
+	}
+	err := s.query(ctx, "list versions of tasks", 0, func(row pgx.Rows) error {
+		var number int
+		var version uint64
+		err := row.Scan(&number, &version)
+		if err == nil {
+			versions[number-1] = version
+		}
+		return err
+	}, s.server, keys)
+	return versions, err
 }

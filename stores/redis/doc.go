@@ -1,8 +1,7 @@
 // Package redis contains stores in Redis or Valkey for servers that run as several processes:
 // sessions that any process serves, and the messages between the processes; events of sessions for
-// resumption, request state and its single use, the state of hosts, logins, and the records of
-// authorization servers. Tasks outlive their process, but only one server process at a time may use a
-// store of tasks.
+// resumption, request state and its single use, the state of hosts, logins, the records of
+// authorization servers, and tasks.
 //
 //	store, err := redis.Open(ctx, url, opts)
 //	if err != nil {

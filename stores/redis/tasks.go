@@ -31,22 +31,25 @@ var (
 	scriptTasksGet    = script("tasks", "tasks_get")
 	scriptTasksList   = script("tasks", "tasks_list")
 	scriptTasksExpire = script("tasks", "tasks_expire")
+
+	scriptTasksVersions = script("tasks", "tasks_versions")
+	scriptTasksHold     = script("tasks_now", "tasks_hold")
+	scriptTasksRenew    = script("tasks_now", "tasks_renew")
 )
 
 type taskStore struct {
 	*Store
-	heads, data, list, open, ends, sums string // keys
+	heads, data, list, open, ends, sums, leases string // keys
 }
 
-// Tasks returns the store of the tasks of a server. Only one [tasks.Server] at a time may use it:
-// [tasks.Server.Recover] of a second process takes over the tasks of the first, even if the first
-// still runs. All keys of a server are in the same hash slot.
+// Tasks returns the store of the tasks of a server, which any number of processes may use at once.
+// All keys of a server are in the same hash slot.
 // A store that no process has written to for a year ends. A record is as durable as the append-only
 // file of the Redis server.
-func (s *Store) Tasks(server string) tasks.Store {
+func (s *Store) Tasks(server string) tasks.SharedStore {
 	prefix := s.opts.Prefix + ":{tasks:" + url.PathEscape(server) + "}:"
 	return &taskStore{s, prefix + "heads", prefix + "data", prefix + "list", prefix + "open", prefix + "ends",
-		prefix + "sums"}
+		prefix + "sums", prefix + "leases"}
 }
 
 func (s *taskStore) keys() []string { return []string{s.heads, s.data, s.list, s.open, s.ends, s.sums} }
@@ -209,4 +212,37 @@ func (s *taskStore) DeleteExpired(ctx context.Context, now time.Time, limit int)
 		}
 	}
 	return total, nil
+}
+
+func (s *taskStore) Hold(ctx context.Context, holder string, d time.Duration) error {
+	_, err := s.eval(ctx, "hold lease", scriptTasksHold, 0, []string{s.leases}, holder,
+		strconv.FormatInt(d.Milliseconds(), 10))
+	return err
+}
+
+func (s *taskStore) Renew(ctx context.Context, holder string, d time.Duration) ([]string, error) {
+	reply, err := s.eval(ctx, "renew lease", scriptTasksRenew, 0, []string{s.leases}, holder,
+		strconv.FormatInt(d.Milliseconds(), 10))
+	if err != nil {
+		return nil, err
+	}
+	holders, err := reply.AsStrSlice()
+	if err == nil && len(holders) == 0 {
+		err = tasks.ErrLeaseLost
+	}
+	return holders, err
+}
+
+func (s *taskStore) Versions(ctx context.Context, ids []string) ([]uint64, error) {
+	reply, err := s.eval(ctx, "read versions of tasks", scriptTasksVersions, 0, s.keys(), ids...)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := reply.AsStrSlice()
+	versions := make([]uint64, len(texts))
+	for i, text := range texts {
+		version, failed := strconv.ParseUint(text, 10, 64)
+		versions[i], err = version, errors.Join(err, failed)
+	}
+	return versions, err
 }

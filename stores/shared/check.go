@@ -249,6 +249,7 @@ const scripted = "return {redis.call('SET', KEYS[1], '1', 'PX', 60000), redis.ca
 	"redis.call('XADD', KEYS[1], '*', 'a', '1'), redis.call('XRANGE', KEYS[1], '-', '+'), " +
 	"redis.call('XREVRANGE', KEYS[1], '+', '-'), redis.call('DEL', KEYS[1]), redis.call('ZADD', KEYS[1], 1, 'a'), " +
 	"redis.call('ZRANGEBYLEX', KEYS[1], '-', '+'), redis.call('ZRANGEBYSCORE', KEYS[1], 0, 1), " +
+	"redis.call('ZSCORE', KEYS[1], 'a'), redis.call('ZREMRANGEBYSCORE', KEYS[1], 2, 3), " +
 	"redis.call('ZREM', KEYS[1], 'a'), redis.call('TIME')}"
 
 func (c *checker) rights(f *Finding) {
