@@ -118,9 +118,7 @@ func (d *Dialer) Dial(ctx context.Context, t *target.Target) (*mcp.Client, error
 		return nil, exit.UsageError(err)
 	}
 	d.ShowStart(t)
-	if opts.Revision != "" {
-		opts.ProbeTimeout = d.StartLimit(t) // no other revision is tried
-	}
+	limit := d.LimitStart(t, opts)
 	where := d.Begin(t)
 	if err := d.Login.Authorize(ctx, t); err != nil {
 		return nil, err
@@ -135,7 +133,7 @@ func (d *Dialer) Dial(ctx context.Context, t *target.Target) (*mcp.Client, error
 	if d.Shell != nil {
 		transport = d.Shell.Observe(transport)
 	}
-	err = Within(ctx, d.StartLimit(t), func(ctx context.Context) (err error) {
+	err = Within(ctx, limit, func(ctx context.Context) (err error) {
 		c, err = mcp.Connect(ctx, transport, opts)
 		return err
 	}, func(error) error { return d.NoAnswer(t) })

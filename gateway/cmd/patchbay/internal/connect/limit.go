@@ -76,13 +76,29 @@ func (d *Dialer) Bounded(ctx context.Context, t *target.Target, name string, f f
 const DefaultTimeout = 60 * time.Second
 
 // StartLimit returns the time within which a connection must be established: --timeout, or by
-// default a longer time for a server that may be downloaded first.
+// default a longer time for a server that may be downloaded first, or whose startTimeout is longer.
 func (d *Dialer) StartLimit(t *target.Target) time.Duration {
-	isRunner := len(t.Command) > 0 && command.IsPackageRunner(t.Command[0])
-	if isRunner && d.Flags.Timeout == DefaultTimeout {
-		return command.RunnerTimeout
+	limit := d.Flags.Timeout
+	if limit != DefaultTimeout {
+		return limit
 	}
-	return d.Flags.Timeout
+	if len(t.Command) > 0 && command.IsPackageRunner(t.Command[0]) {
+		limit = command.RunnerTimeout
+	}
+	const longest = 24 * time.Hour // of startTimeout, because other limits are added to it
+	return max(limit, min(time.Duration(t.StartTimeout), longest))
+}
+
+// LimitStart returns the StartLimit of a target, and adds it to the options of its client.
+func (d *Dialer) LimitStart(t *target.Target, opts *mcp.ClientOptions) time.Duration {
+	limit := d.StartLimit(t)
+	if opts.Revision != "" {
+		opts.ProbeTimeout = limit // no other revision is tried
+	}
+	if t.StartTimeout > 0 {
+		opts.Timeout = max(opts.Timeout, limit) // of initialize: calls have limits of their own
+	}
+	return limit
 }
 
 // explainNoAnswer replaces an error of connecting by NoAnswer's error if the server was too slow.

@@ -319,7 +319,8 @@ func (p *process) explainExit(c *Check, err error) {
 		c.end(Fail, "the command mentions %s, which is not set: %s", unset[0], set)
 	case !exited && exit.Code(p.ctx, err) == exit.Timeout:
 		c.end(Fail, "run the command in a terminal: it must respond to a message on standard input within %v; if a "+
-			"package runner downloads it, run the install step first, or raise --timeout",
+			"package runner downloads it, run the install step first, or raise startTimeout of the configuration or "+
+			"--timeout",
 			p.Dialer.StartLimit(p.target))
 	case !exited:
 	case ended.ExitCode == 127:

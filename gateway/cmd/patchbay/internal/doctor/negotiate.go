@@ -95,10 +95,7 @@ func (r *run) dial(ctx context.Context, c *Check, t mcp.Transport) (*mcp.Client,
 	}
 	opts.Elicit, opts.ElicitURL, opts.Sample = nil, nil, nil
 	opts.Logger = slog.New(slog.DiscardHandler) // its warnings are observations
-	limit := r.Dialer.StartLimit(r.target)
-	if opts.Revision != "" {
-		opts.ProbeTimeout = limit
-	}
+	limit := r.Dialer.LimitStart(r.target, opts)
 	a := &attempts{sent: map[jsonrpc.ID]string{}}
 	r.attempts = a
 	mcp.Trace(t, a.frame)

@@ -3,6 +3,7 @@ package target
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,7 +30,8 @@ type Target struct {
 	URL    string
 	Header http.Header
 
-	InsecureHTTP bool // credentials of header may be sent in the clear
+	InsecureHTTP bool            // credentials of header may be sent in the clear
+	StartTimeout config.Duration // of a command in the configuration; 0 for the default
 
 	Name      string                 // the argument on the command line
 	From      string                 // the configuration file; empty for a URL or command
@@ -197,6 +199,8 @@ func ExpandedTarget(s *config.Server, path string) *Target {
 		return t
 	}
 	t := &Target{Command: append([]string{s.Command}, s.Args...), Directory: s.Dir, From: path, Secrets: s.Secrets()}
+	startTimeout, _ := rawjson.Get(s.Settings, "startTimeout")
+	_ = json.Unmarshal(startTimeout, &t.StartTimeout) // the default applies to an invalid value
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
 		t.Environment = append(t.Environment, key+"="+s.Env[key])
 	}

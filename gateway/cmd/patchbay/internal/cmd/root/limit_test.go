@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -140,6 +141,46 @@ func TestPackageRunnersMayTakeLonger(t *testing.T) {
 		if got := p.Client.StartLimit(to); got != test.want {
 			t.Errorf("%q with --timeout %v: got %v, want %v", test.command, test.timeout, got, test.want)
 		}
+	}
+}
+
+// A server whose startTimeout is longer may take longer to connect, unless --timeout is set.
+func TestStartTimeoutOfTheConfigurationApplies(t *testing.T) {
+	for _, test := range []struct {
+		command, startTimeout string
+		timeout, want         time.Duration
+	}{
+		{"npx", "10m", connect.DefaultTimeout, 10 * time.Minute},
+		{"npx", "90s", connect.DefaultTimeout, 3 * time.Minute},
+		{"./server", "90s", connect.DefaultTimeout, 90 * time.Second},
+		{"./server", "10s", connect.DefaultTimeout, connect.DefaultTimeout},
+		{"./server", "10m", 5 * time.Second, 5 * time.Second},
+		{"./server", "2000000h", connect.DefaultTimeout, 24 * time.Hour},
+	} {
+		file, err := config.Parse(fmt.Appendf(nil, `{"mcpServers": {"a": {"command": %q}}, "patchbay": {"servers":
+			{"a": {"startTimeout": %q}}}}`, test.command, test.startTimeout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := file.Server("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newRun(strings.NewReader(""), io.Discard, io.Discard)
+		p.Flags.Timeout = test.timeout
+		opts := &mcp.ClientOptions{Timeout: test.timeout, Revision: mcptest.Modern}
+		got := p.Client.LimitStart(target.ExpandedTarget(server, "mcp.json"), opts)
+		if got != test.want || opts.Timeout != test.want || opts.ProbeTimeout != test.want {
+			t.Errorf("%s with startTimeout %s and --timeout %v: got %v, %v and %v, want %v", test.command,
+				test.startTimeout, test.timeout, got, opts.Timeout, opts.ProbeTimeout, test.want)
+		}
+	}
+	path := t.TempDir() + "/mcp.json"
+	writeFile(t, path, `{"mcpServers": {"a": {"command": "true"}},
+		"patchbay": {"servers": {"a": {"startTimeout": "7m"}}}}`)
+	o := patchbay(t, "", "doctor", "--json", "--config", path, "a")
+	if !strings.Contains(o.stdout, "wait up to 7m0s") {
+		t.Errorf("doctor: got %s %s, want the limit of the configuration", o.stdout, o.stderr)
 	}
 }
 
