@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -122,13 +123,7 @@ func TestConsoleApps(t *testing.T) {
 		t.Errorf("%d frames have a process of their own, want the frame of the app", frames)
 	}
 	p.screenshotOn("console-app", consoleScreens)
-	at := must(chromedp.Run(p.ctx, chromedp.Evaluate[[]float64](`(() => {
-		const f = document.querySelector("#app-stage iframe"); f.scrollIntoView({ block: "center" });
-		const r = f.getBoundingClientRect(); return [r.left + r.width / 2, r.bottom];
-	})()`)))(t)
-	for up := 16.0; up < 60 && !must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](logged("tools/call"))))(t); up += 6 {
-		p.do("click above the end of the page", chromedp.MouseClickXY(at[0], at[1]-up))
-	}
+	p.clickInApp(logged("tools/call"))
 	p.waitFor("the request to call a tool", `document.querySelector("#questions .question pre") !== null`)
 	if must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](logged("response 2"))))(t) {
 		t.Error("the tool was called before the person allowed the call")
@@ -143,6 +138,26 @@ func TestConsoleApps(t *testing.T) {
 	p.waitFor("the end of the app", `document.querySelector("#app-stage iframe") === null`)
 	if got := p.text(); !strings.Contains(got, "Closed.") {
 		t.Errorf("after the end the page shows %s", got)
+	}
+}
+
+// clickInApp clicks above the end of the page of the app, higher each time, until done, a script, is
+// true. The browser reports no positions in a page of another process.
+func (p *tab) clickInApp(done string) {
+	p.t.Helper()
+	isDone := func() bool { return must(chromedp.Run(p.ctx, chromedp.Evaluate[bool](done)))(p.t) }
+	for deadline, up := time.Now().Add(time.Minute), 16.0; !isDone() && time.Now().Before(deadline); up += 6 {
+		if up > 60 {
+			up = 16
+		}
+		at := must(chromedp.Run(p.ctx, chromedp.Evaluate[[]float64](`(() => {
+			const f = document.querySelector("#app-stage iframe"); f.scrollIntoView({ block: "center" });
+			const r = f.getBoundingClientRect(); return [r.left + r.width / 2, r.bottom];
+		})()`)))(p.t)
+		p.do("click above the end of the page", chromedp.MouseClickXY(at[0], at[1]-up))
+		for wait := 20; wait > 0 && !isDone(); wait-- {
+			<-time.After(50 * time.Millisecond)
+		}
 	}
 }
 
