@@ -2,6 +2,7 @@ package explore_test
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -40,6 +41,13 @@ func TestRunsAreComparedAndLinked(t *testing.T) {
 	}
 	if !strings.Contains(page, `<option value="">`+mcptest.Modern+", negotiated<") {
 		t.Errorf("the editor lacks the revision of the connection:\n%s", page)
+	}
+	wrong := url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"price"}, "mode": {"json"},
+		"text": {"["}}
+	//nolint:bodyclose // Send closes the body
+	_, part := v.Send(http.MethodPost, "/explore/run", wrong, "X-Console", "1")
+	if !strings.Contains(part, mcptest.Modern+", negotiated") {
+		t.Errorf("the editor that replaces the editor of the page lacks the revision: %s", part)
 	}
 	first := runID.FindStringSubmatch(at)[1]
 	_, link, _ := strings.Cut(page, `href="/traffic?trace=`)

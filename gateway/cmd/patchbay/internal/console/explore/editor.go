@@ -117,7 +117,8 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 		seconds = 0 // which is invalid
 	}
 	ed := &editor{At: at, Item: of, Timeout: seconds, Role: r.Role, Revisions: e.opts.revisions(),
-		Pinned: r.PostFormValue("at-revision"), AsTask: of.Kind == kindTools && r.PostFormValue("at-task") != ""}
+		Negotiated: e.negotiated(r, at.Server), Pinned: r.PostFormValue("at-revision"),
+		AsTask: of.Kind == kindTools && r.PostFormValue("at-task") != ""}
 	pressed, err := e.suggest(r, ed)
 	var input stdjson.RawMessage
 	if !pressed && err == nil {

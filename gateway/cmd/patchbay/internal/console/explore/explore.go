@@ -175,6 +175,16 @@ func (p *explorePage) Negotiated() string {
 	return p.Catalogue.Revision
 }
 
+// negotiated returns the revision of the connection to a server; see [explorePage.Negotiated].
+func (e *explorer) negotiated(r *page.Request, server string) string {
+	p := &explorePage{Catalogue: e.catalogues.of(server, r.Principal)}
+	list, _ := servers.List(r) // without it, the catalogue states a revision
+	if at := slices.IndexFunc(list, func(s servers.Row) bool { return s.Name == server }); at >= 0 {
+		p.Server = &list[at]
+	}
+	return p.Negotiated()
+}
+
 // ReadURL returns the page of a resource that a result names.
 func (p *explorePage) ReadURL(uri string) string {
 	return explorePlace{Server: p.At.Server, Kind: kindResources, Name: uri}.URL()
