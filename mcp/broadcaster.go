@@ -112,11 +112,16 @@ func (b *Broadcaster) Send(e Event) {
 	case EventResourceUpdated:
 		b.changes.updatedBelow(e.URI)
 	case EventChangesMissed:
-		for _, s := range b.changes.all() {
-			s.mark(s.lists, slices.Sorted(maps.Keys(s.uris))...)
-		}
+		b.changes.missed()
 	case EventTopic:
 		b.changes.topicChanged(e)
+	}
+}
+
+// missed reports a change of everything to each subscription.
+func (b *subscriptions) missed() {
+	for _, s := range b.all() {
+		s.mark(s.lists, slices.Sorted(maps.Keys(s.uris))...)
 	}
 }
 
@@ -174,9 +179,8 @@ func newTopicValue(member string, value json.RawMessage) topicValue {
 }
 
 // openAgreed opens the topics that a Broadcaster agreed to. The Broadcaster sends their changes.
-func openAgreed(
-	ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter, sender topicSender,
-) (*topicSubscriptions, error) {
+func openAgreed(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
+	sender topicSender) (*topicSubscriptions, error) {
 	if len(f.Topics) == 0 {
 		return nil, nil
 	}

@@ -419,9 +419,7 @@ type identity struct {
 	tokens   atomic.Int64    // of progress
 }
 
-func (i *identity) newRequest(
-	conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc,
-) (*Request, error) {
+func (i *identity) newRequest(conn *connection, o *CallOptions, k *clientRequest, notify notifyFunc) (*Request, error) {
 	req := &Request{Method: k.method, Notify: notify, HeaderParams: k.mirror}
 	level, declared := string(cmp.Or(o.LogLevel, i.opts.LogLevel)), i.declared
 	if k.forward != nil && i.opts.ForwardInput && conn.session == nil {

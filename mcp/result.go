@@ -82,9 +82,7 @@ var deterministic = jsonv2.Deterministic(true)
 // breaks, and raw JSON is converted. For a form that is not zero, see [Request.form], it omits the
 // members that package legacy would remove from every result, and writes a list in that form. The
 // carrier, which may be nil, writes long lists.
-func encodeResult(
-	dst []byte, res Result, s *Server, form wire.Revision, carrier wire.Splicer,
-) ([]byte, error) {
+func encodeResult(dst []byte, res Result, s *Server, form wire.Revision, carrier wire.Splicer) ([]byte, error) {
 	if raw, ok := res.(RawResult); ok {
 		if err := jsonscan.Valid(raw, jsonscan.Limits{}); err != nil || jsonscan.Kind(raw) != '{' {
 			return nil, fmt.Errorf("invalid raw result %.20q: must be a JSON object", []byte(raw))

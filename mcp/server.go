@@ -152,11 +152,11 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	changed := func(c listChange) func() { return func() { s.changes.listChanged(c) } }
-	s.tools.init("tool", toolFeature, changed(toolsChanged))
-	s.prompts.init("prompt", promptFeature, changed(promptsChanged))
-	s.resources.init("resource", resourceFeature, changed(resourcesChanged))
-	s.templates.init("resource template", templateFeature, changed(resourcesChanged))
+	changed := func(method string) func() { return func() { s.changes.report(driver.Change{Method: method}) } }
+	s.tools.init("tool", toolFeature, changed(wire.NotificationToolsListChanged))
+	s.prompts.init("prompt", promptFeature, changed(wire.NotificationPromptsListChanged))
+	s.resources.init("resource", resourceFeature, changed(wire.NotificationResourcesListChanged))
+	s.templates.init("resource template", templateFeature, changed(wire.NotificationResourcesListChanged))
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	s.completes.Store(s.opts.Complete != nil)

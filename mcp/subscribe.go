@@ -11,43 +11,25 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/relay"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // coalesceDelay is the time between the first change of a list and its notification: registering a
 // hundred tools results in a single notification.
 const coalesceDelay = 10 * time.Millisecond
 
-// A listChange is a set of lists that changed.
+// listMethods are the notifications of changed lists, in the order in which they are sent.
+var listMethods = []string{wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged,
+	wire.NotificationResourcesListChanged}
+
+// A listChange is a set of lists that changed, with a bit for each of listMethods.
 type listChange uint8
 
-const (
-	toolsChanged listChange = 1 << iota
-	promptsChanged
-	resourcesChanged
-)
-
-// listNotifications are the notifications and events of each list, in the order in which they are sent.
-var listNotifications = []struct {
-	change listChange
-	method string
-	event  EventKind
-}{
-	{toolsChanged, wire.NotificationToolsListChanged, EventToolsChanged},
-	{promptsChanged, wire.NotificationPromptsListChanged, EventPromptsChanged},
-	{resourcesChanged, wire.NotificationResourcesListChanged, EventResourcesChanged},
-}
-
-// list returns the list that an event reports as changed, or 0.
-func (k EventKind) list() listChange {
-	for _, n := range listNotifications {
-		if n.event == k {
-			return n.change
-		}
-	}
-	return 0
-}
+// list returns the list that an event reports as changed.
+func (k EventKind) list() listChange { return 1 << (k - EventToolsChanged) }
 
 // A subscriptions distributes changes to subscriptions. It never waits for a subscription: it records
 // the change and wakes the sender.
@@ -55,6 +37,26 @@ type subscriptions struct {
 	mu      sync.Mutex // guards the fields below
 	subs    map[*subscription]struct{}
 	changed listChange // lists that changed since the last flush
+
+	relays relay.Set[driver.Change] // to other processes
+}
+
+// report reports a change to the subscriptions and to other processes.
+func (b *subscriptions) report(c driver.Change) {
+	b.announce(c)
+	b.relays.Send(c)
+}
+
+// announce reports a change to the subscriptions.
+func (b *subscriptions) announce(c driver.Change) {
+	switch i := slices.Index(listMethods, c.Method); {
+	case i >= 0:
+		b.listChanged(1 << i)
+	case c.Method == wire.NotificationResourcesUpdated:
+		b.resourceUpdated(c.URI)
+	default:
+		b.missed()
+	}
 }
 
 // listChanged reports a change of a list to the subscriptions after coalesceDelay.
@@ -110,7 +112,9 @@ func (b *subscriptions) matching(match func(*subscription) bool) (subs []*subscr
 // client is notified result in a single notification.
 //
 // Spec: server/resources, Subscriptions.
-func (s *Server) ResourceUpdated(uri string) { s.changes.resourceUpdated(uri) }
+func (s *Server) ResourceUpdated(uri string) {
+	s.changes.report(driver.Change{Method: wire.NotificationResourcesUpdated, URI: uri})
+}
 
 // A subscription is an open subscriptions/listen request.
 type subscription struct {
@@ -174,15 +178,15 @@ func (s *subscription) send(ctx context.Context, req *Request) error {
 	changed, updated := s.changed, s.updated
 	s.changed, s.updated, s.pending = 0, nil, nil
 	s.mu.Unlock()
-	for _, n := range listNotifications {
-		if changed&n.change == 0 {
+	for i, method := range listMethods {
+		if changed&(1<<i) == 0 {
 			continue
 		}
-		if err := req.Notify(ctx, n.method, s.listParams); err != nil {
+		if err := req.Notify(ctx, method, s.listParams); err != nil {
 			s.record(changed, updated...)
 			return err
 		}
-		changed &^= n.change
+		changed &^= 1 << i
 	}
 	for i, uri := range updated {
 		member := append(make([]byte, 0, len(`"uri":"",`)+len(uri)), `"uri":`...)
@@ -222,9 +226,8 @@ type topicOpener func(ctx context.Context, req *Request, sub *subscription, f *S
 	sender topicSender) (*topicSubscriptions, error)
 
 // open opens a subscription and serves it, or leaves that to the caller of the handler.
-func (b *subscriptions) open(
-	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
-) (Result, error) {
+func (b *subscriptions) open(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+	topics topicOpener) (Result, error) {
 	if req.listen != nil && req.listen.detached {
 		return b.listenDetached(ctx, req, sub, f, topics)
 	}
@@ -232,9 +235,8 @@ func (b *subscriptions) open(
 }
 
 // register adds a subscription, and only then acknowledges it, so that no later change is missed.
-func (b *subscriptions) register(
-	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener, sender topicSender,
-) (err error) {
+func (b *subscriptions) register(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+	topics topicOpener, sender topicSender) (err error) {
 	if sub.topics, err = topics(ctx, req, sub, &f, sender); err != nil {
 		return err
 	}
@@ -272,9 +274,8 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Subscrip
 }
 
 // listenDetached registers a subscription that is notified on the goroutines of the changes.
-func (b *subscriptions) listenDetached(
-	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
-) (Result, error) {
+func (b *subscriptions) listenDetached(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
+	topics topicOpener) (Result, error) {
 	opened := false
 	defer b.closeUnless(&opened, sub) // when sending is unlocked, so that sub.end may wait for the sender
 	var sending sync.Mutex            // keeps notifications in order, the acknowledgement first
@@ -367,14 +368,10 @@ func isCoreFilter(member string) bool {
 }
 
 func (f SubscriptionFilter) lists() (c listChange) {
-	if f.ToolsListChanged {
-		c |= toolsChanged
-	}
-	if f.PromptsListChanged {
-		c |= promptsChanged
-	}
-	if f.ResourcesListChanged {
-		c |= resourcesChanged
+	for i, wanted := range []bool{f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged} {
+		if wanted {
+			c |= 1 << i
+		}
 	}
 	return c
 }

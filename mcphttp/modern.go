@@ -86,6 +86,9 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	limit, caller := h.inFlight, head.body.caller
 	if isListen(req) {
 		limit, endsAt = h.listens, draining
+		if no := h.sessions.subscribe(); no != nil {
+			return no
+		}
 	}
 	streams := accepts(head.accept, typeEventStream)
 	if !streams && isListen(req) {

@@ -73,8 +73,9 @@ type SessionOptions struct {
 	Store replica.SessionStore
 	// Bus carries a response of a client to the process that waits for it, and a cancellation to the
 	// process that serves the request, if they arrive at another process. Responses that get lost on
-	// the way are sent again. It needs a Store. Default: a response or a cancellation has no effect at
-	// another process.
+	// the way are sent again. If the handler is a [*mcp.Server], the Bus also carries announced changes of
+	// lists and resources to the subscriptions at other processes, of every revision. It needs a
+	// Store. Default: responses, cancellations and changes have no effect at another process.
 	Bus replica.Bus
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB

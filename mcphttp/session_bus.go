@@ -31,17 +31,27 @@ type carried struct {
 	Repeat string `json:"repeat,omitempty"`
 }
 
-// subscribe receives the messages of other processes from now on. It is called for each session, so
-// that a bus that failed is tried again.
+// A topic is a topic of the bus and the function that receives its messages.
+type topic struct {
+	name    string
+	receive func(payload []byte)
+}
+
+// subscribe receives the messages of other processes from now on. It is called for each session and
+// subscription, so that a bus that failed is tried again.
 func (t *sessions) subscribe() *refusal {
 	x := &t.shared
 	x.joining.Lock()
 	defer x.joining.Unlock()
-	for _, topic := range []string{processTopic + t.config.Process, everyTopic}[len(x.leave):] {
+	topics := []topic{{processTopic + t.config.Process, t.receive}, {everyTopic, t.receive}}
+	if x.announce != nil {
+		topics = append(topics, topic{changesTopic, t.receiveChanges})
+	}
+	for _, topic := range topics[len(x.leave):] {
 		if x.bus == nil {
 			return nil
 		}
-		stop, err := x.bus.Subscribe(context.Background(), topic, t.receive)
+		stop, err := x.bus.Subscribe(context.Background(), topic.name, topic.receive)
 		if err != nil {
 			return x.failed(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/replica"
 )
 
@@ -44,11 +45,17 @@ type sharedSessions struct {
 	bus                  replica.Bus // may be nil
 	stop                 func()      // ends the calls of changed
 
+	origin   string              // of the changes at the server
+	announce func(driver.Change) // reports a change at another process; nil without a bus
+	unrelay  func()              // ends the calls of relay; may be nil
+
 	mu        sync.Mutex          // guards the fields below
 	byKey     map[string]*session // those of the table, and those that are being restored
 	sent      []*sentResponse     // newest first
 	asks      bool                // the next repeat asks the other processes for copies
 	repeating *time.Timer         // calls repeat; nil if it is not due
+	changes   []driver.Change     // to send; see relay
+	relaying  *time.Timer         // calls sendChanges; nil if it is not due
 	ended     bool
 
 	joining sync.Mutex // held while the process subscribes to the bus; guards the field below
@@ -67,7 +74,7 @@ type sharedState struct {
 }
 
 // share prepares the table for a store.
-func (t *sessions) share(o *SessionOptions, x *sharedSessions) {
+func (t *sessions) share(h mcp.Handler, o *SessionOptions, x *sharedSessions) {
 	x.SessionStore, t.events.records, x.byKey = o.Store, o.Store, map[string]*session{}
 	x.log = limitedLog{logger: t.opts.Logger, summary: "mcphttp: more failures between processes", what: "failures"}
 	t.config.Changed = func(ctx context.Context) error {
@@ -83,11 +90,16 @@ func (t *sessions) share(o *SessionOptions, x *sharedSessions) {
 	if x.bus = o.Bus; x.bus != nil {
 		t.config.Process = x.process + "-"
 		t.config.Elsewhere = t.elsewhere
+		x.origin = originOf(h)
+		x.announce, x.unrelay = mcp.Driver(h).Relay(t.relay)
 	}
 }
 
 // end stops the calls of the store and of the bus.
 func (x *sharedSessions) end() {
+	if x.unrelay != nil {
+		x.unrelay()
+	}
 	x.joining.Lock()
 	defer x.joining.Unlock()
 	for _, stop := range x.leave {
@@ -99,8 +111,10 @@ func (x *sharedSessions) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended = true
-	if x.repeating != nil {
-		x.repeating.Stop()
+	for _, due := range []*time.Timer{x.repeating, x.relaying} {
+		if due != nil {
+			due.Stop()
+		}
 	}
 }
 
@@ -126,10 +140,7 @@ func (x *sharedSessions) remove(s *session) {
 // create stores the record of a session that was initialized.
 func (t *sessions) create(s *session, conv *legacy.Session) *refusal {
 	p := s.shared
-	if p == nil {
-		return nil
-	}
-	if no := t.subscribe(); no != nil {
+	if no := t.subscribe(); no != nil || p == nil {
 		return no
 	}
 	t.shared.add(s)

@@ -31,7 +31,13 @@ type testStore struct {
 	silent       atomic.Bool // reports no changes
 
 	mu        sync.Mutex // guards the field below
-	receivers []func(payload []byte)
+	receivers []subscribed
+}
+
+// subscribed is a call of Subscribe.
+type subscribed struct {
+	topic   string
+	receive func(payload []byte)
 }
 
 func (s *testStore) Watch(changed func(key string)) (stop func()) {

@@ -63,7 +63,7 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 	if !opts.Sessions.Stateless {
 		t.observer, _ = server.Observer().(driver.SessionObserver)
 		if opts.Sessions.Store != nil {
-			t.share(&opts.Sessions, &t.shared)
+			t.share(h, &opts.Sessions, &t.shared)
 		}
 	}
 	return t
@@ -280,6 +280,7 @@ func (t *sessions) endAll(cause error) {
 	for _, s := range all {
 		t.pass(s, cause)
 	}
+	t.sendChanges() // that the program announced before the end
 	t.shared.end()
 }
 

@@ -1,0 +1,102 @@
+package mcphttp
+
+import (
+	"context"
+	"crypto/rand"
+	stdjson "encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+)
+
+const (
+	changesTopic = "mcphttp/changes" // changes of lists and resources, for all processes
+	// maxChanges limits the changes that wait for the bus. More changes count as a change of everything.
+	maxChanges = 1024
+	// maxChangedURI limits a URI, in bytes. Clients cannot subscribe to longer URIs.
+	maxChangedURI = 8 << 10
+	// changesPerMessage keeps a message within the payload that each bus carries.
+	changesPerMessage = 64
+)
+
+// processOrigin distinguishes the servers of this process from those of other processes.
+var processOrigin = rand.Text()
+
+// originOf identifies a server. Its handlers ignore changes that come from it, which its subscriptions
+// know already.
+func originOf(h mcp.Handler) string { return fmt.Sprintf("%s %p", processOrigin, h) }
+
+// announced is a message to all processes about changes at a server. The zero Change stands for all
+// changes.
+type announced struct {
+	Origin  string          `json:"origin"`
+	Changes []driver.Change `json:"changes"`
+}
+
+// relay sends a change at this server to the other processes soon. It does not wait.
+func (t *sessions) relay(c driver.Change) {
+	x := &t.shared
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.ended, len(c.URI) > maxChangedURI:
+		return
+	case slices.Contains(x.changes, c), slices.Contains(x.changes, driver.Change{}): // it will be sent already
+		return
+	case len(x.changes) == maxChanges:
+		x.changes = []driver.Change{{}}
+	default:
+		x.changes = append(x.changes, c)
+	}
+	if x.relaying == nil {
+		x.relaying = time.AfterFunc(0, t.sendChanges)
+	}
+}
+
+// sendChanges sends the changes that wait. After a failure, it tries again to report that everything
+// may have changed.
+func (t *sessions) sendChanges() {
+	x := &t.shared
+	for {
+		x.mu.Lock()
+		n := min(len(x.changes), changesPerMessage)
+		m := announced{x.origin, x.changes[:n]}
+		x.changes, x.relaying = x.changes[n:], nil
+		x.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		data, err := stdjson.Marshal(&m)
+		if err == nil {
+			_, err = x.publish(changesTopic, data)
+		}
+		if err != nil {
+			x.log.error(context.Background(), "mcphttp: changes not sent to other processes", err)
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.changes = []driver.Change{{}}
+			if !x.ended {
+				x.relaying = time.AfterFunc(repeatPause, t.sendChanges)
+			}
+			return
+		}
+	}
+}
+
+// receiveChanges notifies the subscriptions at this process of changes at other processes, and of all
+// changes if messages may have been lost.
+func (t *sessions) receiveChanges(payload []byte) {
+	m := announced{Changes: []driver.Change{{}}}
+	if payload != nil {
+		m = announced{}
+		if stdjson.Unmarshal(payload, &m) != nil || m.Origin == t.shared.origin {
+			return
+		}
+	}
+	for _, c := range m.Changes {
+		t.shared.announce(c)
+	}
+}
