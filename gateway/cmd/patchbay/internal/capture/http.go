@@ -83,8 +83,9 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	status := httpStatus(res.StatusCode)
-	c.ring.update(id, func(x *Exchange) { x.FirstByte = since(x, time.Now()) })
-	c.ring.write(id, Frame{Kind: Header}, nil, func(to []byte) []byte {
+	now := time.Now()
+	c.ring.update(id, func(x *Exchange) { x.FirstByte = since(x, now) })
+	c.ring.write(id, Frame{Kind: Header, Time: now}, nil, func(to []byte) []byte {
 		return t.clean(appendHeader(to, status, res.Header))
 	})
 	if res.Body == nil || res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {
@@ -115,7 +116,7 @@ func (t *httpTransport) begin(req *http.Request, queued time.Time) uint64 {
 	}
 	id := c.ring.begin(&Exchange{Cause: cause, Hop: hop, Revision: revision, Server: c.server, Caller: c.caller,
 		Method: req.Method, Target: address, Queued: queued, Sent: 1, Bytes: bytes})
-	c.ring.write(id, Frame{Kind: Header, Sent: true}, nil, func(to []byte) []byte {
+	c.ring.write(id, Frame{Kind: Header, Sent: true, Time: queued}, nil, func(to []byte) []byte {
 		return appendHeader(to, req.Method+" "+address, req.Header)
 	})
 	if t.login == nil {

@@ -2,11 +2,16 @@ package capture_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/capture"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -126,5 +131,23 @@ func TestMessagesContainNoSecrets(t *testing.T) {
 	if len(frames) != 4 || !strings.Contains(frames[1].Text, `"pin":{"format":"password"}`) ||
 		!strings.Contains(frames[0].Text, `"password" : "[hidden]"`) {
 		t.Errorf("got %+v %+v, want the schema of the question, and hidden values", x, frames)
+	}
+}
+
+// The secret members of a tool stay hidden when its definition changes.
+func TestSecretMembersOfChangedDefinitions(t *testing.T) {
+	ring := capture.New(&capture.Options{Always: true})
+	recorder := ring.Recorder(nil)
+	for n, member := range []string{"pin", "code", "pin"} {
+		definition := `{"name":"pay","inputSchema":{"properties":{"` + member + `":{"writeOnly":true}}}}`
+		_ = recorder.Record(&event.Record{Event: event.Intent, Call: strconv.Itoa(n), Method: "tools/call",
+			Public: "pay" + strconv.Itoa(n), Start: time.Now(), Digest: sha256.Sum256([]byte(definition)),
+			Action: policy.Action{Server: "srv", Definition: json.RawMessage(definition),
+				Arguments: json.RawMessage(`{"` + member + `":"hunter2","pin":"hunter2","amount":1}`)}})
+		_, frames := find(t, ring, "text:pay"+strconv.Itoa(n))
+		if len(frames) != 1 || strings.Contains(frames[0].Text, "hunter2") ||
+			!strings.Contains(frames[0].Text, `"amount":1`) {
+			t.Errorf("the definition with %s: got %+v, want hidden values", member, frames)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"crypto/sha256"
 	"errors"
 	"hash/maphash"
 	"slices"
@@ -22,14 +23,21 @@ type recorder struct {
 	ring *Ring
 	next event.Recorder // nil if the records are not stored
 
-	mu    sync.Mutex
-	calls map[string]uint64 // exchanges in progress, by the call of their records; guarded by mu
+	mu      sync.Mutex              // guards the fields below
+	calls   map[string]uint64       // exchanges in progress, by the call of their records
+	learned map[definition]struct{} // whose secret members the ring knows
+}
+
+// A definition identifies the definition of a tool.
+type definition struct {
+	server string
+	digest [sha256.Size]byte
 }
 
 // Recorder returns a recorder for a host that passes its records on to next, which may be nil. It
 // records each request of a caller as an exchange of the hop downstream.
 func (r *Ring) Recorder(next event.Recorder) event.Recorder {
-	return &recorder{ring: r, next: next, calls: map[string]uint64{}}
+	return &recorder{ring: r, next: next, calls: map[string]uint64{}, learned: map[definition]struct{}{}}
 }
 
 // Unwrap returns the recorder whose records a host counts.
@@ -102,7 +110,14 @@ func (r *recorder) request(id uint64, record *event.Record) {
 		r.ring.count(id, len(record.Arguments)+len(record.Answers))
 		return
 	}
-	r.ring.mask.learn(record.Server, record.Definition)
+	tool := definition{record.Server, record.Digest}
+	if _, known := r.learned[tool]; !known && len(record.Definition) > 0 {
+		r.ring.mask.learn(record.Server, record.Definition)
+		if len(r.learned) >= maxPending { // servers change their definitions
+			clear(r.learned)
+		}
+		r.learned[tool] = struct{}{}
+	}
 	key := "name"
 	if strings.HasPrefix(record.Method, "resources/") {
 		key = "uri"

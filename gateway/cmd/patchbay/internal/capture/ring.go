@@ -138,15 +138,17 @@ func (r *Ring) count(id uint64, size int) { r.update(id, func(x *Exchange) { x.c
 
 func (x *Exchange) count(size int) { x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(size) }
 
-// add adds a frame with its text to an exchange, and sets Size unless it is set. The values of
-// members whose names are secret are hidden. Without a reader, add only counts.
+// add adds a frame with its text to an exchange, and sets Size and Time unless they are set. The values
+// of members whose names are secret are hidden. Without a reader, add only counts.
 func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	f.Size = cmp.Or(f.Size, len(text))
 	if !r.Keeps() {
 		r.count(id, f.Size)
 		return
 	}
-	f.Text, f.Time = r.mask.frame(text, secret), time.Now()
+	if f.Text = r.mask.frame(text, secret); f.Time.IsZero() {
+		f.Time = time.Now()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.find(id)

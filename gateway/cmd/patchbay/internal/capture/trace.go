@@ -34,6 +34,7 @@ type connection struct {
 	mu       sync.Mutex // guards the fields below
 	keeps    bool       // the text of the message in progress is kept
 	begun    uint64     // the exchange that the message in progress began, or 0
+	now      time.Time  // when the message in progress arrived
 	process  uint64     // the exchange of the process, or 0
 	revision string
 	exact    []byte // the text of the message that is decoded next, or nil
@@ -161,7 +162,7 @@ func (c *connection) frame(f mcp.Frame) {
 		return
 	}
 	m := f.Message
-	c.keeps, c.begun = c.ring.Keeps(), 0
+	c.keeps, c.begun, c.now = c.ring.Keeps(), 0, time.Now()
 	id := c.exchangeOf(f.Sent, m)
 	isCounted := c.keeps || id == c.begun // by the ring or by begin
 	if c.keeps {
@@ -169,7 +170,7 @@ func (c *connection) frame(f mcp.Frame) {
 			c.header(id, &f)
 		}
 		secret := c.secrets(f.Sent, m)
-		c.ring.write(id, Frame{Kind: Message, Sent: f.Sent}, secret, func(to []byte) []byte {
+		c.ring.write(id, Frame{Kind: Message, Sent: f.Sent, Time: c.now}, secret, func(to []byte) []byte {
 			if c.exact != nil && !f.Sent {
 				return append(to, c.exact...)
 			}
@@ -195,10 +196,10 @@ func (c *connection) apply(x *Exchange, m *jsonrpc.Message, isCounted bool, stat
 	switch status {
 	case "":
 	case StatusQuestion:
-		x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, since(x, time.Now()))
+		x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, since(x, c.now))
 	default:
 		x.Revision = c.revision // which the response to initialize names
-		x.end(status, time.Now())
+		x.end(status, c.now)
 	}
 }
 
@@ -325,7 +326,8 @@ func (c *connection) begin(m *jsonrpc.Message, p *parts) uint64 {
 		c.revision = bounded(stringMember(p.meta, "io.modelcontextprotocol/protocolVersion"), maxText)
 	}
 	x := Exchange{Hop: Upstream, Revision: c.revision, Server: c.server, Caller: c.caller, Method: m.Method,
-		Target: p.target, Trace: traceOf(p.meta), Sent: 1, Cause: c.ring.causes.take(c.server, m.Method, p)}
+		Target: p.target, Trace: traceOf(p.meta), Queued: c.now, Sent: 1,
+		Cause: c.ring.causes.take(c.server, m.Method, p)}
 	if !c.keeps {
 		x.count(len(m.Params))
 	}
