@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/secrettext"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
 // Limits of the shape of arguments in a record.
@@ -142,8 +142,8 @@ var (
 	secretHeader = regexp.MustCompile(`(?im)((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[:=]\s*)[^\r\n"']+`)
 	// cardNumber matches digits in groups, which may be the number of a payment card; see [isCard].
 	cardNumber = regexp.MustCompile(`\b\d(?:[ -]?\d){11,18}\b`)
-	// secretText matches texts that may be secrets, with fewer characters than package secrettext
-	// requires: a record may lose a harmless text.
+	// secretText matches texts that may be secrets, with fewer characters than
+	// [policy.RedactSecrets] requires: a record may lose a harmless text.
 	secretText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.|` +
 		`\b(sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|` +
 		`\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|` +
@@ -222,7 +222,7 @@ func (c *encoder) redact(text string) string {
 			text = text[:end]
 		}
 	}
-	text = strings.ToValidUTF8(secrettext.Redact(text, redactedText), "\uFFFD")
+	text = strings.ToValidUTF8(policy.RedactSecrets(text, redactedText), "\uFFFD")
 	text = secretText.ReplaceAllString(text, redactedText)
 	text = secretHeader.ReplaceAllString(text, "${1}${2}"+redactedText)
 	text = secretPair.ReplaceAllString(text, "${1}"+redactedText)

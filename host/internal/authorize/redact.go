@@ -10,7 +10,6 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/secrettext"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -70,7 +69,7 @@ func Redact(raw []byte, list []policy.Redaction) ([]byte, error) {
 		raw = jsonscan.EditText(raw, r.replace.Replace)
 	}
 	if r.secrets {
-		raw = jsonscan.EditText(raw, func(text string) string { return secrettext.Redact(text, redactedText) })
+		raw = jsonscan.EditText(raw, func(text string) string { return policy.RedactSecrets(text, redactedText) })
 	}
 	return raw, nil
 }

@@ -1,5 +1,4 @@
-// Package secrettext finds secrets in texts by the forms that their issuers document.
-package secrettext
+package policy
 
 import (
 	"regexp"
@@ -12,7 +11,7 @@ type secretPattern struct {
 	match *regexp.Regexp
 }
 
-// The forms are the forms that issuers document, as scanners of repositories use them: with a
+// secretPatterns are the forms that issuers document, as scanners of repositories use them: with a
 // prefix of their own. Texts that only look random are not removed, since ids and digests do too.
 var secretPatterns = []secretPattern{
 	{"PRIVATE KEY", regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY( BLOCK)?-----` +
@@ -51,9 +50,9 @@ var secretPatterns = []secretPattern{
 var bearer = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization["']?\s*[:=]\s*["']?` +
 	`(?:bearer|basic|token)\s+)[0-9A-Za-z._~+/=-]{8,}`)
 
-// Redact returns a text with a replacement in place of each secret whose form is known. The
-// replacement contains no $.
-func Redact(text, replacement string) string {
+// RedactSecrets returns a text with a replacement in place of each secret in a form that its issuer
+// documents, such as a private key or a token. The replacement must not contain $.
+func RedactSecrets(text, replacement string) string {
 	for i := range secretPatterns {
 		p := &secretPatterns[i]
 		switch {

@@ -1,13 +1,13 @@
-package secrettext_test
+package policy_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/patchbay-mcp/patchbay/internal/secrettext"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 )
 
-func TestRedact(t *testing.T) {
+func TestRedactSecrets(t *testing.T) {
 	digits := strings.Repeat("a1", 30)
 	for text, want := range map[string]string{
 		"use npm_" + digits[:36] + " now":               "use [x] now",
@@ -18,8 +18,8 @@ func TestRedact(t *testing.T) {
 		"sha256 " + digits + " of gh-pages":             "sha256 " + digits + " of gh-pages",
 		"":                                              "",
 	} {
-		if got := secrettext.Redact(text, "[x]"); got != want {
-			t.Errorf("Redact(%q) = %q, want %q", text, got, want)
+		if got := policy.RedactSecrets(text, "[x]"); got != want {
+			t.Errorf("RedactSecrets(%q) = %q, want %q", text, got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package secrettext_test
+package policy_test
 
 import (
 	"os"
