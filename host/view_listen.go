@@ -149,7 +149,8 @@ func (s *subscribing) begin() error {
 		case p.Server == "":
 			p.Arguments = call.Arguments(s.req)
 		case len(p.targets) > 1:
-			p.Target, p.Arguments = "", mustJSON(map[string][]string{"targets": p.targets})
+			p.Target = ""
+			p.Arguments, _ = json.Marshal(map[string][]string{"targets": p.targets}) // cannot fail
 		}
 		if p.Err != nil {
 			h.observe.StoreEnd(&p.Record, false, nil, p.Err)
@@ -177,13 +178,4 @@ func (s *subscribing) end(err error) {
 // action returns the action of a part.
 func (s *subscribing) action(kind policy.ActionKind, server, target string) *policy.Action {
 	return &policy.Action{Kind: kind, Method: s.req.Method, Caller: s.view.caller, Server: server, Target: target}
-}
-
-// mustJSON returns the JSON of a value of this package.
-func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // no such type is used
-	}
-	return b
 }

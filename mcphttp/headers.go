@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -75,7 +74,7 @@ func checkName(header field, req *mcp.Request) *mcp.Error {
 	if err != nil {
 		return mismatch("header " + headerName + ": " + err.Error())
 	}
-	if !equalsString(name, value) {
+	if !jsonscan.IsString(name, value) {
 		return mismatch("header " + headerName + " differs from params." + param)
 	}
 	return nil
@@ -134,25 +133,13 @@ func checkParam(header http.Header, p driver.HeaderParam, arguments []byte) *mcp
 func equalsArgument(argument []byte, value string) bool {
 	switch jsonscan.Kind(argument) {
 	case '"':
-		return equalsString(argument, value)
+		return jsonscan.IsString(argument, value)
 	case '0':
 		return equalIntegers(string(argument), value)
 	case 't', 'f':
 		return string(argument) == value
 	}
 	return false
-}
-
-// equalsString reports whether a raw JSON value is the string s.
-func equalsString(raw []byte, s string) bool {
-	if jsonscan.Kind(raw) != '"' {
-		return false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1:len(raw)-1]) == s
-	}
-	text, err := jsonscan.Unquote(raw)
-	return err == nil && text == s
 }
 
 // first returns the value of a header by its canonical name, and whether it was sent.

@@ -165,6 +165,18 @@ func GetString(obj []byte, key string) string {
 	return text
 }
 
+// IsString reports whether a validated value is the string s, with or without escapes.
+func IsString(raw []byte, s string) bool {
+	if Kind(raw) != '"' {
+		return false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1:len(raw)-1]) == s
+	}
+	text, err := Unquote(raw)
+	return err == nil && text == s
+}
+
 // IsObject reports whether a validated value is an object.
 func IsObject(raw []byte) bool { return Kind(raw) == '{' }
 

@@ -61,11 +61,11 @@ func (c *Client) elicitationsRequired(method string, data []byte) json.RawMessag
 
 // elicitationIDOf returns the id of a valid URL elicitation, or "".
 func elicitationIDOf(params []byte) string {
-	if jsonscan.Kind(params) != '{' || text(params, "mode") != "url" ||
-		text(params, "url") == "" || text(params, "message") == "" {
+	if jsonscan.Kind(params) != '{' || jsonscan.GetString(params, "mode") != "url" ||
+		jsonscan.GetString(params, "url") == "" || jsonscan.GetString(params, "message") == "" {
 		return ""
 	}
-	id := text(params, "elicitationId")
+	id := jsonscan.GetString(params, "elicitationId")
 	if len(id) > maxElicitationID {
 		return ""
 	}
@@ -111,7 +111,7 @@ func (c *Client) awaitElicitations(ctx context.Context, method string, answers [
 	}
 	var waiting []chan struct{}
 	for id, answer := range jsonscan.Members(answers) {
-		if action, _ := jsonscan.Get(answer, "action"); !isString(action, "accept") {
+		if action, _ := jsonscan.Get(answer, "action"); !jsonscan.IsString(action, "accept") {
 			return &jsonrpc.Error{Code: wire.CodeURLElicitationRequired,
 				Message: "the request requires an elicitation that the user did not accept"}
 		}

@@ -69,7 +69,7 @@ func (c *Client) negotiated(result []byte) (wire.Revision, error) {
 	if jsonscan.Kind(version) != '"' {
 		return 0, fmt.Errorf("initialize: %w: protocolVersion is not a string", ErrMalformed)
 	}
-	chosen := text(result, "protocolVersion")
+	chosen := jsonscan.GetString(result, "protocolVersion")
 	rev, known := wire.ParseRevision(chosen)
 	if len(chosen) > shown {
 		chosen = strings.ToValidUTF8(chosen[:shown], "") + "…"

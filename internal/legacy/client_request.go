@@ -80,7 +80,7 @@ func (c *Client) respond(ctx context.Context, m *jsonrpc.Message) (json.RawMessa
 		return nil, nil, refusal
 	}
 	related := c.relatedTaskOf(m.Params)
-	ctx = peer.WithTask(ctx, text(related, "taskId"))
+	ctx = peer.WithTask(ctx, jsonscan.GetString(related, "taskId"))
 	task, err := c.newTask(ctx, m)
 	if err != nil {
 		return nil, nil, err
@@ -139,9 +139,9 @@ func (c *Client) checkElicitation(params []byte) *jsonrpc.Error {
 	declared, _ := jsonscan.Get(c.declared, "elicitation")
 	mode, has := jsonscan.Get(params, "mode")
 	switch {
-	case (!has || isString(mode, "form")) && asksForm(declared):
+	case (!has || jsonscan.IsString(mode, "form")) && asksForm(declared):
 		return nil
-	case isString(mode, "url") && c.rev.Has(wire.ElicitationURL) && hasCapability(declared, "url"):
+	case jsonscan.IsString(mode, "url") && c.rev.Has(wire.ElicitationURL) && hasCapability(declared, "url"):
 		return nil
 	}
 	return invalidParams("params.mode: this client did not declare this mode of elicitation")
@@ -228,9 +228,9 @@ func projectSamplingResult(rev wire.Revision, answer []byte) (json.RawMessage, *
 	for block := range objects(content) {
 		typ, _ := jsonscan.Get(block, "type")
 		switch {
-		case isString(typ, "audio") && !rev.Has(wire.AudioContent):
+		case jsonscan.IsString(typ, "audio") && !rev.Has(wire.AudioContent):
 			return nil, errNotExpressible("audio")
-		case isString(typ, "tool_use") && !rev.Has(wire.SamplingTools):
+		case jsonscan.IsString(typ, "tool_use") && !rev.Has(wire.SamplingTools):
 			return nil, errNotExpressible("a use of tools")
 		}
 	}
@@ -250,13 +250,13 @@ func singleBlock(content []byte) ([]byte, *jsonrpc.Error) {
 	var all []byte
 	for block := range objects(content) {
 		blocks = append(blocks, block)
-		all = append(all, text(block, "text")...)
+		all = append(all, jsonscan.GetString(block, "text")...)
 	}
 	if len(blocks) == 1 {
 		return blocks[0], nil
 	}
 	for _, block := range blocks {
-		if typ, _ := jsonscan.Get(block, "type"); !isString(typ, "text") {
+		if typ, _ := jsonscan.Get(block, "type"); !jsonscan.IsString(typ, "text") {
 			return nil, errNotExpressible("several blocks of content")
 		}
 	}
@@ -339,10 +339,10 @@ func (c *Client) acceptNotification(of context.Context, m *jsonrpc.Message) {
 	case wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged, wire.NotificationResourcesListChanged:
 		c.eachListener(func(l *listener) { l.listChanged(m.Method) })
 	case wire.NotificationResourcesUpdated:
-		uri := text(m.Params, "uri")
+		uri := jsonscan.GetString(m.Params, "uri")
 		c.eachListener(func(l *listener) { l.resourceUpdated(uri) })
 	case wire.NotificationElicitationComplete:
-		c.elicitationCompleted(text(m.Params, "elicitationId"))
+		c.elicitationCompleted(jsonscan.GetString(m.Params, "elicitationId"))
 		fallthrough
 	default:
 		if c.cfg.Notify != nil {

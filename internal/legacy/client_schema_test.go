@@ -298,7 +298,7 @@ func FuzzModernResult(f *testing.F) {
 func wantResult(t *testing.T, result []byte, typ string) {
 	t.Helper()
 	got, _ := jsonscan.Get(result, "resultType")
-	if err := jsonscan.Valid(result, jsonscan.Limits{}); err != nil || !isString(got, typ) {
+	if err := jsonscan.Valid(result, jsonscan.Limits{}); err != nil || !jsonscan.IsString(got, typ) {
 		t.Fatalf("%v: %s", err, result)
 	}
 }

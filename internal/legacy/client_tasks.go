@@ -168,7 +168,7 @@ func (c *Client) serveTask(ctx context.Context, method string, params []byte) (j
 	if jsonscan.Kind(id) != '"' {
 		return nil, invalidParams("params.taskId: want a string")
 	}
-	task := c.tasks.find(text(params, "taskId"))
+	task := c.tasks.find(jsonscan.GetString(params, "taskId"))
 	switch {
 	case task == nil:
 		return nil, unknownTask()

@@ -79,7 +79,7 @@ func FuzzClientTasks(f *testing.F) {
 			t.Fatalf("created %+v from %s, Answer called %d times", newTask, task, asked)
 		}
 		created, _ := jsonscan.Get(result, "task")
-		if text(created, "taskId") != newTask.id || text(created, "status") != "working" {
+		if jsonscan.GetString(created, "taskId") != newTask.id || jsonscan.GetString(created, "status") != "working" {
 			t.Fatalf("created %s", result)
 		}
 		c.runTask(newTask, question)
@@ -87,7 +87,7 @@ func FuzzClientTasks(f *testing.F) {
 			t.Fatalf("Answer was called %d times, want once", asked)
 		}
 		params = strings.ReplaceAll(params, "ID", newTask.id)
-		isTask := jsonscan.Kind([]byte(params)) == '{' && text([]byte(params), "taskId") == newTask.id
+		isTask := jsonscan.Kind([]byte(params)) == '{' && jsonscan.GetString([]byte(params), "taskId") == newTask.id
 		for _, method := range []string{wire.MethodTasksGet, wire.MethodTasksResult, wire.MethodTasksCancel, wire.MethodTasksList} {
 			result, created, err := c.respond(t.Context(), &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: method, Params: json.RawMessage(params)})
 			switch {

@@ -14,16 +14,16 @@ import (
 func audioAsText(dst, block []byte) []byte {
 	data, _ := jsonscan.Get(block, "data")
 	size := max(0, len(data)-2) / 4 * 3 // base64, within quotes
-	kind := cmp.Or(text(block, "mimeType"), "unknown type")
+	kind := cmp.Or(jsonscan.GetString(block, "mimeType"), "unknown type")
 	line := fmt.Sprintf("[audio that this client cannot take: %s, about %d bytes]", kind, size)
 	return appendTextBlock(dst, line, block)
 }
 
 // linkAsText appends a text block in place of a link to a resource.
 func linkAsText(dst, block []byte) []byte {
-	name := cmp.Or(text(block, "title"), text(block, "name"))
-	line := "[resource " + name + ": " + text(block, "uri") + "]"
-	if description := text(block, "description"); description != "" {
+	name := cmp.Or(jsonscan.GetString(block, "title"), jsonscan.GetString(block, "name"))
+	line := "[resource " + name + ": " + jsonscan.GetString(block, "uri") + "]"
+	if description := jsonscan.GetString(block, "description"); description != "" {
 		line += " " + description
 	}
 	return appendTextBlock(dst, line, block)
@@ -65,7 +65,7 @@ func addText(dst []byte, start int, structured []byte) []byte {
 
 func hasText(content []byte) bool {
 	for block := range objects(content) {
-		if typ, _ := jsonscan.Get(block, "type"); isString(typ, "text") {
+		if typ, _ := jsonscan.Get(block, "type"); jsonscan.IsString(typ, "text") {
 			return true
 		}
 	}
@@ -100,7 +100,7 @@ func ifObject(dst []byte, key string, value []byte) []byte {
 
 // objectSchema keeps a schema with the type "object", in the form of [closedSchema].
 func objectSchema(dst []byte, key string, schema []byte) []byte {
-	if typ, _ := jsonscan.Get(schema, "type"); !isString(typ, "object") {
+	if typ, _ := jsonscan.Get(schema, "type"); !jsonscan.IsString(typ, "object") {
 		return dst
 	}
 	return closedSchema(dst, key, schema)

@@ -51,7 +51,7 @@ func cannotAsk(format string, args ...any) *jsonrpc.Error {
 // Spec: client/elicitation#elicitation-requests
 func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMessage, *jsonrpc.Error) {
 	mode, hasMode := jsonscan.Get(params, "mode")
-	if hasMode && !isString(mode, "form") {
+	if hasMode && !jsonscan.IsString(mode, "form") {
 		return projectURLElicitation(rev, params, mode, id)
 	}
 	if !rev.Has(wire.ElicitationMultiSelect) {
@@ -68,7 +68,7 @@ func projectElicitation(rev wire.Revision, params []byte, id string) (json.RawMe
 }
 
 func projectURLElicitation(rev wire.Revision, params, mode []byte, id string) (json.RawMessage, *jsonrpc.Error) {
-	if !rev.Has(wire.ElicitationURL) || !isString(mode, "url") {
+	if !rev.Has(wire.ElicitationURL) || !jsonscan.IsString(mode, "url") {
 		return nil, cannotAsk("its protocol revision has no elicitation of mode %s", mode)
 	}
 	projected := projections.get(rev).metaOnly.apply(params)
@@ -83,7 +83,7 @@ func MultiSelect(params []byte) (name string, ok bool) {
 	schema, _ := jsonscan.Get(params, "requestedSchema")
 	properties, _ := jsonscan.Get(schema, "properties")
 	for name, property := range jsonscan.Members(properties) {
-		if typ, _ := jsonscan.Get(property, "type"); isString(typ, "array") {
+		if typ, _ := jsonscan.Get(property, "type"); jsonscan.IsString(typ, "array") {
 			return string(name), true
 		}
 	}
@@ -198,9 +198,10 @@ func checkSampling(rev wire.Revision, params []byte) *jsonrpc.Error {
 		for block := range objects(content) {
 			typ, _ := jsonscan.Get(block, "type")
 			switch {
-			case isString(typ, "audio") && !rev.Has(wire.AudioContent):
+			case jsonscan.IsString(typ, "audio") && !rev.Has(wire.AudioContent):
 				return cannotAsk("its protocol revision has no audio")
-			case (isString(typ, "tool_use") || isString(typ, "tool_result")) && !rev.Has(wire.SamplingTools):
+			case !rev.Has(wire.SamplingTools) &&
+				(jsonscan.IsString(typ, "tool_use") || jsonscan.IsString(typ, "tool_result")):
 				return cannotAsk("its protocol revision has no tools in sampling")
 			}
 		}

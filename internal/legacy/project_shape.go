@@ -1,7 +1,6 @@
 package legacy
 
 import (
-	"bytes"
 	"iter"
 	"slices"
 
@@ -274,7 +273,7 @@ func (p *projection) variant(obj []byte) *variant {
 // variantOf returns the variant of objects with the given "type", or nil.
 func (p *projection) variantOf(typ []byte) *variant {
 	for i := range p.variants {
-		if isString(typ, p.variants[i].typ) {
+		if jsonscan.IsString(typ, p.variants[i].typ) {
 			return &p.variants[i]
 		}
 	}
@@ -343,23 +342,4 @@ func closeWith(dst []byte, bracket byte) []byte {
 		dst = dst[:len(dst)-1]
 	}
 	return append(dst, bracket)
-}
-
-// isString reports whether value is the JSON string s, with or without escapes.
-func isString(value []byte, s string) bool {
-	if jsonscan.Kind(value) != '"' {
-		return false
-	}
-	if bytes.IndexByte(value, '\\') < 0 {
-		return string(value[1:len(value)-1]) == s
-	}
-	text, err := jsonscan.Unquote(value)
-	return err == nil && text == s
-}
-
-// text returns the string that obj contains under key, or "".
-func text(obj []byte, key string) string {
-	value, _ := jsonscan.Get(obj, key)
-	s, _ := jsonscan.Unquote(value)
-	return s
 }

@@ -126,7 +126,7 @@ func (x *Exchange) relay(ctx context.Context, dst []byte) ([]byte, *jsonrpc.Erro
 		retry = next
 	}
 	s.cfg.logger().ErrorContext(ctx, "mcp: request exceeds the limit of rounds",
-		"method", x.request.method, "name", text(x.request.params, "name"), "rounds", maxRounds)
+		"method", x.request.method, "name", jsonscan.GetString(x.request.params, "name"), "rounds", maxRounds)
 	return nil, errInternal
 }
 
@@ -144,10 +144,10 @@ func (x *Exchange) finishRound(ctx context.Context, answer []byte,
 		return answer, nil, nil
 	}
 	switch typ, _ := jsonscan.Get(result, "resultType"); {
-	case isString(typ, "input_required"):
+	case jsonscan.IsString(typ, "input_required"):
 		retry, err = x.askInput(ctx, bytes.Clone(result))
 		return nil, retry, err
-	case isString(typ, "task"):
+	case jsonscan.IsString(typ, "task"):
 		if !isSessionTask(s.rev, result) {
 			s.cfg.logger().ErrorContext(ctx, "mcp: unsupported form of task in a session", "method", x.request.method)
 			return nil, nil, errInternal
@@ -196,7 +196,7 @@ func (x *Exchange) notify(ctx context.Context, method string, params json.RawMes
 
 func asksForInput(result []byte) bool {
 	typ, ok := jsonscan.Get(result, "resultType")
-	return ok && isString(typ, "input_required")
+	return ok && jsonscan.IsString(typ, "input_required")
 }
 
 // progress is the last progress that was sent for a request. Each round of the core begins at zero,
@@ -236,7 +236,7 @@ func (s *Session) setLevel(ctx context.Context, params []byte) (json.RawMessage,
 	if jsonscan.Kind(params) != '{' {
 		return nil, invalidParams("params: want an object")
 	}
-	level := text(params, "level")
+	level := jsonscan.GetString(params, "level")
 	if _, ok := wire.LogSeverity(level); !ok {
 		return nil, invalidParams("params.level: want a log level, from debug to emergency")
 	}

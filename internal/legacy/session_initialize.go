@@ -128,7 +128,7 @@ func parseInitialize(params []byte) (p initializeParams, err *jsonrpc.Error) {
 	case jsonscan.Kind(p.clientInfo) != '{':
 		return p, invalidParams("params.clientInfo: want an object")
 	}
-	p.version = text(params, "protocolVersion") // a version with a bad escape is unknown
+	p.version = jsonscan.GetString(params, "protocolVersion") // a version with a bad escape is unknown
 	p.clientInfo, err = boundedInfo(p.clientInfo)
 	return p, err
 }

@@ -75,7 +75,7 @@ func (x *Exchange) askInput(ctx context.Context, result []byte) (*retryParams, *
 			return nil, err
 		}
 		switch {
-		case q.visit != "" && text(answer, "action") == "accept":
+		case q.visit != "" && jsonscan.GetString(answer, "action") == "accept":
 			x.visits = append(x.visits, q.visit)
 		case q.method == wire.MethodRootsList:
 			x.roots = &rootsAnswer{answer, changes}
@@ -97,7 +97,7 @@ func (s *Session) newInputRequests(ctx context.Context, result []byte,
 	isKnown func(key, method string) bool) (all []inputRequest, err *jsonrpc.Error) {
 	requests, _ := jsonscan.Get(result, "inputRequests")
 	for key, request := range jsonscan.Members(requests) {
-		if isKnown(string(key), text(request, "method")) {
+		if isKnown(string(key), jsonscan.GetString(request, "method")) {
 			continue
 		}
 		q, err := s.newInputRequest(string(key), request)
@@ -116,7 +116,7 @@ func (s *Session) newInputRequests(ctx context.Context, result []byte,
 
 // newInputRequest returns an input request that is not registered with the table of calls yet.
 func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, err *jsonrpc.Error) {
-	q = inputRequest{key: key, method: text(request, "method")}
+	q = inputRequest{key: key, method: jsonscan.GetString(request, "method")}
 	params, _ := jsonscan.Get(request, "params")
 	elicitationID := ""
 	if q.method == wire.MethodElicitationCreate && s.rev.Has(wire.ElicitationIDs) {
@@ -124,7 +124,7 @@ func (s *Session) newInputRequest(key string, request []byte) (q inputRequest, e
 	}
 	q.params, err = projectInputRequest(s.rev, q.method, params, elicitationID)
 	if elicitationID != "" {
-		q.visit = text(q.params, "elicitationId") // the id of params, if they contain an id
+		q.visit = jsonscan.GetString(q.params, "elicitationId") // the id of params, if they contain an id
 	}
 	return q, err
 }

@@ -305,7 +305,7 @@ func (x *Exchange) saveTaskToken(result []byte) {
 		return
 	}
 	task, _ := jsonscan.Get(result, "task")
-	t := &taskToken{task: text(task, "taskId"), token: string(token)}
+	t := &taskToken{task: jsonscan.GetString(task, "taskId"), token: string(token)}
 	x.progress.mu.Lock()
 	t.progress.sent, t.progress.last = x.progress.sent, x.progress.last
 	x.progress.mu.Unlock()
@@ -322,7 +322,7 @@ func (x *Exchange) saveTaskToken(result []byte) {
 // taskTokenOf returns the token for the task of a request; nil if the call was made without a token
 // or belongs to another session.
 func (s *Session) taskTokenOf(params []byte) *taskToken {
-	id := text(params, "taskId")
+	id := jsonscan.GetString(params, "taskId")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.tokens {

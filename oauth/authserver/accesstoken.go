@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -207,17 +208,12 @@ func verifyCompact(token string, keys []jose.JSONWebKey, algs []jose.SignatureAl
 	return "", nil, errSignature
 }
 
+// assertionAlgorithmNames returns the names of the algorithms with a public key.
+//
 // Spec: RFC 8725, section 3.1.
-func assertionAlgorithms() []jose.SignatureAlgorithm {
-	return []jose.SignatureAlgorithm{
-		jose.ES256, jose.ES384, jose.ES512, jose.EdDSA, jose.PS256, jose.PS384, jose.PS512, jose.RS256, jose.RS384,
-		jose.RS512,
-	}
-}
-
 func assertionAlgorithmNames() []string {
 	var names []string
-	for _, alg := range assertionAlgorithms() {
+	for _, alg := range jwskey.Asymmetric() {
 		names = append(names, string(alg))
 	}
 	return names

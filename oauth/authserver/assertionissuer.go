@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
@@ -146,7 +147,7 @@ func (s *Server) readIDJAG(ctx context.Context, r *tokenRequest) (*assertionIssu
 			return nil, nil, nil, unavailable("the keys of the identity provider cannot be fetched now")
 		}
 	}
-	typ, payload, err := verifyCompact(assertion, keys, assertionAlgorithms())
+	typ, payload, err := verifyCompact(assertion, keys, jwskey.Asymmetric())
 	if err != nil || typ != typeIDJAG {
 		return nil, nil, nil, errBadGrant
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/jwskey"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
 
@@ -231,7 +232,7 @@ func (s *Server) checkAssertion(ctx context.Context, c *client, assertion string
 	if err != nil {
 		return err
 	}
-	_, payload, err := verifyCompact(assertion, keys, assertionAlgorithms())
+	_, payload, err := verifyCompact(assertion, keys, jwskey.Asymmetric())
 	if err != nil {
 		return errBadClient
 	}
