@@ -80,6 +80,17 @@ func Command[O invoked](
 		}}
 }
 
+// Plain returns a [Command] without flags of its own.
+func Plain(f *Factory, use, short string, args cobra.PositionalArgs, run Run[*Invocation]) *cobra.Command {
+	return Command(f, use, short, args, &Invocation{}, run)
+}
+
+// WithCompletion sets the function that completes the arguments of a command, and returns the command.
+func WithCompletion(cmd *cobra.Command, complete cobra.CompletionFunc) *cobra.Command {
+	cmd.ValidArgsFunction = complete
+	return cmd
+}
+
 // TargetCommand returns a command about a server, which fills in o and calls run. usageLine contains its
 // name and the arguments after the target, such as "read SKILL [FILE]": it determines how many arguments
 // are accepted.
@@ -184,6 +195,13 @@ func AuthCommand[O invoked](f *Factory, name, short string, o O, run Run[O]) *co
 	})
 	cmd.Use = name + " TARGET"
 	return cmd
+}
+
+// PlainTarget returns a [TargetCommand] without flags of its own, which runs while [Connected].
+func PlainTarget(
+	f *Factory, usageLine, short string, names Lister, run func(context.Context, *Invocation, *mcp.Client) error,
+) *cobra.Command {
+	return TargetCommand(f, usageLine, short, names, &Invocation{}, Connected(run))
 }
 
 // KnownSubcommand refuses the name of a subcommand that does not exist.

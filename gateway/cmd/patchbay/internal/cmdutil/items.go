@@ -24,14 +24,20 @@ func Collect[T any](all iter.Seq2[T, error]) ([]T, error) {
 
 // Find returns the item of a name. Its error suggests similar names.
 func Find[T any](list []T, wanted, thing string, name func(T) string) (found T, err error) {
-	var known []string
 	for _, item := range list {
 		if name(item) == wanted {
 			return item, nil
 		}
-		known = append(known, name(item))
 	}
-	return found, exit.NotFoundError(term.UnknownName(thing, wanted, known))
+	return found, exit.NotFoundError(term.UnknownName(thing, wanted, Names(list, name)))
+}
+
+// Names returns the names of items.
+func Names[T any](list []T, name func(T) string) (names []string) {
+	for _, item := range list {
+		names = append(names, name(item))
+	}
+	return names
 }
 
 // ToolName returns the name of a tool.

@@ -21,7 +21,7 @@ import (
 // NewCmdAuth returns the command "auth" with its subcommands.
 func NewCmdAuth(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.WithSubcommands(f, "auth", "Log in to and out of servers (OAuth)", NewCmdLogin(f, nil),
-		NewCmdStatus(f, nil), NewCmdLogout(f, nil), NewCmdToken(f, nil), NewCmdKey(f, nil))
+		newCmdStatus(f), newCmdLogout(f), NewCmdToken(f, nil), NewCmdKey(f, nil))
 }
 
 // LoginOptions are the flags of "auth login".
@@ -53,10 +53,9 @@ func NewCmdLogin(p *cmdutil.Factory, run cmdutil.Run[*LoginOptions]) *cobra.Comm
 	return cmd
 }
 
-// NewCmdLogout returns the command "auth logout".
-func NewCmdLogout(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.AuthCommand(f, "logout", "Log out of a server", &cmdutil.Invocation{}, cmdutil.Or(run,
-		func(ctx context.Context, o *cmdutil.Invocation) error { return Logout(ctx, f, o.Target) }))
+func newCmdLogout(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.AuthCommand(f, "logout", "Log out of a server", &cmdutil.Invocation{},
+		func(ctx context.Context, o *cmdutil.Invocation) error { return Logout(ctx, f, o.Target) })
 }
 
 // Login logs the user in to a server, and stores the settings of the login.

@@ -24,13 +24,11 @@ import (
 // serverPrefix begins the keys of the servers in a store of oauthclient. Their URL follows.
 const serverPrefix = "server "
 
-// NewCmdStatus returns the command "auth status".
-func NewCmdStatus(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+func newCmdStatus(f *cmdutil.Factory) *cobra.Command {
 	o := &cmdutil.Invocation{}
-	run = cmdutil.Or(run, statusOrLogins)
-	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", o, run)
+	cmd := cmdutil.AuthCommand(f, "status", "Show the login at a server, or all logins", o, statusOrLogins)
 	cmd.Use = "status [TARGET]"
-	return cmdutil.OptionalTarget(cmd, o, run)
+	return cmdutil.OptionalTarget(cmd, o, statusOrLogins)
 }
 
 func statusOrLogins(ctx context.Context, o *cmdutil.Invocation) error {

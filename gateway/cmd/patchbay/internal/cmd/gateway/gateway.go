@@ -21,14 +21,10 @@ import (
 func NewCmdGateway(f *cmdutil.Factory, start cmdutil.Run[*run.Options]) *cobra.Command {
 	cmd := run.NewCmdRun(f, start)
 	cmd.AddCommand(pins.NewCmdPins(f, nil), audit.NewCmdAudit(f), keys.NewCmdKeys(f), keys.NewCmdSecret(f))
-	cmd.AddCommand(policy.NewCmdPolicy(f), approvals.NewCmdPending(f, nil), approvals.NewCmdApprove(f, nil),
-		approvals.NewCmdDeny(f, nil), approvals.NewCmdGrants(f, nil), approvals.NewCmdRevoke(f, nil))
-	cmd.AddCommand(config.NewCmdAdd(f, nil), config.NewCmdRemove(f, nil), config.NewCmdEnable(f, nil),
-		config.NewCmdDisable(f, nil), config.NewCmdList(f, nil), config.NewCmdImport(f, nil),
-		install.NewCmdInstall(f, nil), install.NewCmdUninstall(f, nil), config.NewCmdValidate(f, nil),
-		config.NewCmdSchema(f, nil))
-	cmd.AddCommand(status.NewCmdStatus(f, nil), status.NewCmdLogs(f, nil), status.NewCmdRestart(f, nil),
-		status.NewCmdStop(f, nil), status.NewCmdReload(f, nil))
+	cmd.AddCommand(policy.NewCmdPolicy(f), install.NewCmdInstall(f, nil), install.NewCmdUninstall(f, nil))
+	cmd.AddCommand(approvals.Commands(f)...)
+	cmd.AddCommand(config.Commands(f)...)
+	cmd.AddCommand(status.Commands(f)...)
 	cmd.AddCommand(gatewaylogin.NewCmdLogin(f, nil), gatewaylogin.NewCmdLogout(f, nil))
 	return cmd
 }

@@ -27,12 +27,9 @@ type Listing[T any] struct {
 }
 
 // Names returns the names of the items, even after an error.
-func (l Listing[T]) Names(ctx context.Context, c *mcp.Client) (names []string) {
+func (l Listing[T]) Names(ctx context.Context, c *mcp.Client) []string {
 	list, _ := cmdutil.Collect(l.All(c, ctx))
-	for _, item := range list {
-		names = append(names, l.Name(item))
-	}
-	return names
+	return cmdutil.Names(list, l.Name)
 }
 
 // Tools returns the list of tools.

@@ -19,15 +19,14 @@ import (
 )
 
 // NewCmdRPC returns the command "rpc".
-func NewCmdRPC(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.TargetCommand(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, &cmdutil.Invocation{},
-		cmdutil.Or(run, cmdutil.Connected(call)))
+func NewCmdRPC(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.PlainTarget(f, "rpc METHOD [PARAMS]", "Send a JSON-RPC request", nil, call)
 }
 
 // NewCmdPing returns the command "ping".
-func NewCmdPing(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
+func NewCmdPing(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.TargetCommand(f, "ping", "Send a ping and print the round-trip time", nil, &cmdutil.Invocation{},
-		cmdutil.Or(run, cmdutil.Bounded(ping)))
+		cmdutil.Bounded(ping))
 }
 
 // call sends a JSON-RPC request and prints its result.

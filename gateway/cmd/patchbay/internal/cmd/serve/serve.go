@@ -97,9 +97,8 @@ func (o *Options) check() error {
 }
 
 // NewCmdVersion returns the command "version".
-func NewCmdVersion(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "version", "Print the version", cmdutil.NoArguments, &cmdutil.Invocation{},
-		cmdutil.Or(run, version))
+func NewCmdVersion(f *cmdutil.Factory) *cobra.Command {
+	return cmdutil.Plain(f, "version", "Print the version", cmdutil.NoArguments, version)
 }
 
 func version(_ context.Context, o *cmdutil.Invocation) error {

@@ -290,32 +290,21 @@ func (s *Shell) CompleteNames(
 	return cached(&s.lists, "names "+verb, func() []string { return names(ctx, c) })
 }
 
-func (l *listCache) listedTools(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, t := range listed(l, "tools", c.Tools(ctx)) {
-		names = append(names, t.Name)
-	}
-	return names
+func (l *listCache) listedTools(ctx context.Context, c *mcp.Client) []string {
+	return cmdutil.Names(listed(l, "tools", c.Tools(ctx)), cmdutil.ToolName)
 }
 
-func (l *listCache) promptNames(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, p := range listed(l, "prompts", c.Prompts(ctx)) {
-		names = append(names, p.Name)
-	}
-	return names
+func (l *listCache) promptNames(ctx context.Context, c *mcp.Client) []string {
+	return cmdutil.Names(listed(l, "prompts", c.Prompts(ctx)), cmdutil.PromptName)
 }
 
-func (l *listCache) resourceNames(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, r := range listed(l, "resources", c.Resources(ctx)) {
-		names = append(names, r.URI)
-	}
-	return names
+func (l *listCache) resourceNames(ctx context.Context, c *mcp.Client) []string {
+	return cmdutil.Names(listed(l, "resources", c.Resources(ctx)), cmdutil.ResourceURI)
 }
 
-func (l *listCache) templateNames(ctx context.Context, c *mcp.Client) (names []string) {
-	for _, t := range listed(l, "templates", c.ResourceTemplates(ctx)) {
-		names = append(names, t.URITemplate)
-	}
-	return names
+func (l *listCache) templateNames(ctx context.Context, c *mcp.Client) []string {
+	return cmdutil.Names(listed(l, "templates", c.ResourceTemplates(ctx)),
+		func(t *mcp.ResourceTemplate) string { return t.URITemplate })
 }
 
 // NotedTasks returns the ids of tasks that were started at the server, for the first argument.

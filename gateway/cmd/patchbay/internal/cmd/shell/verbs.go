@@ -186,10 +186,10 @@ func (s *Shell) Verbs(f *cmdutil.Factory) []*cobra.Command {
 		return cmd.GroupID != cmdutil.GroupServer || slices.Contains(outsideShell, cmd.Name())
 	})
 	return append(all,
-		cmdutil.TargetCommand(f, "subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
-			s.lists.resourceNames, &cmdutil.Invocation{}, cmdutil.Connected(s.subscribe)),
-		cmdutil.TargetCommand(f, "unsubscribe [URI…]", "Show no changes of these resources, or of any",
-			s.subscribed, &cmdutil.Invocation{}, cmdutil.Connected(s.unsubscribe)))
+		cmdutil.PlainTarget(f, "subscribe [URI…]", "Show changes of resources, and of lists, while the shell runs",
+			s.lists.resourceNames, s.subscribe),
+		cmdutil.PlainTarget(f, "unsubscribe [URI…]", "Show no changes of these resources, or of any",
+			s.subscribed, s.unsubscribe))
 }
 
 // prepareVerb makes a command the root of a command line, with the flags of a single command.

@@ -21,26 +21,11 @@ import (
 
 // NewCmdSkills returns the command "skills" with its subcommands.
 func NewCmdSkills(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.WithSubcommands(f, "skills", "List, read and verify skills", NewCmdList(f, nil), NewCmdShow(f, nil),
-		NewCmdRead(f, nil), NewCmdVerify(f, nil))
-}
-
-// NewCmdList returns the command "skills list".
-func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.TargetCommand(f, "list", "List skills", nil, &cmdutil.Invocation{},
-		cmdutil.Or(run, cmdutil.Connected(showSkills)))
-}
-
-// NewCmdShow returns the command "skills show".
-func NewCmdShow(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.TargetCommand(f, "show SKILL", "Show a skill and the list of its files", skillNames,
-		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(showSkill)))
-}
-
-// NewCmdRead returns the command "skills read".
-func NewCmdRead(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.TargetCommand(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames,
-		&cmdutil.Invocation{}, cmdutil.Or(run, cmdutil.Connected(readSkill)))
+	return cmdutil.WithSubcommands(f, "skills", "List, read and verify skills",
+		cmdutil.PlainTarget(f, "list", "List skills", nil, showSkills),
+		cmdutil.PlainTarget(f, "show SKILL", "Show a skill and the list of its files", skillNames, showSkill),
+		cmdutil.PlainTarget(f, "read SKILL [FILE]", "Read and verify a file of a skill", skillNames, readSkill),
+		NewCmdVerify(f, nil))
 }
 
 // VerifyOptions are the options of "skills verify".

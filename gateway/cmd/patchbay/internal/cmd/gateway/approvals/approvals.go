@@ -41,10 +41,16 @@ func withApprovals(f func(*approval.Approvals) error) error {
 	return err
 }
 
-// NewCmdPending returns the command "gateway pending".
-func NewCmdPending(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "pending", "List the requests that wait for approval", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, listPending))
+// Commands returns the commands "gateway pending", "approve", "deny", "grants" and "revoke".
+func Commands(f *cmdutil.Factory) []*cobra.Command {
+	return []*cobra.Command{
+		NewCmdApprove(f, nil),
+		cmdutil.Plain(f, "pending", "List the requests that wait for approval", cobra.NoArgs, listPending),
+		cmdutil.WithCompletion(cmdutil.Plain(f, "deny ID", "Refuse a request that waits for approval",
+			namedRequest(cobra.ExactArgs(1)), deny), completePending),
+		cmdutil.Plain(f, "grants", "List the approvals for a session or always", cobra.NoArgs, listGrants),
+		cmdutil.Plain(f, "revoke ID", "Remove a grant: the next request asks again", cobra.ExactArgs(1), revoke),
+	}
 }
 
 func listPending(ctx context.Context, o *cmdutil.Invocation) error {
@@ -95,13 +101,11 @@ func printPending(f *cmdutil.Factory, r *approval.Pending) {
 }
 
 // completePending completes the id of a request that waits.
-func completePending(
-	ctx context.Context, args []string, typed string,
-) ([]string, cobra.ShellCompDirective) {
+func completePending(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	var ids []string
 	if len(args) == 0 {
 		_ = withApprovals(func(a *approval.Approvals) error {
-			all, err := a.Pending(ctx)
+			all, err := a.Pending(cmd.Context())
 			for i := range all {
 				if strings.HasPrefix(all[i].ID, typed) {
 					ids = append(ids, all[i].ID)
@@ -111,16 +115,6 @@ func completePending(
 		})
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp
-}
-
-// NewCmdDeny returns the command "gateway deny".
-func NewCmdDeny(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "deny ID", "Refuse a request that waits for approval", namedRequest(cobra.ExactArgs(1)),
-		&cmdutil.Invocation{}, cmdutil.Or(run, deny))
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return completePending(cmd.Context(), args, typed)
-	}
-	return cmd
 }
 
 func deny(ctx context.Context, o *cmdutil.Invocation) error {
@@ -154,12 +148,6 @@ func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer ap
 	})
 }
 
-// NewCmdGrants returns the command "gateway grants".
-func NewCmdGrants(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "grants", "List the approvals for a session or always", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, listGrants))
-}
-
 func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
 	return withApprovals(func(a *approval.Approvals) error {
 		all, err := a.Grants(ctx)
@@ -181,12 +169,6 @@ func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
 		o.IO.Out.Columns("ID SCOPE SERVER METHOD NAME RULE APPROVER CHANNEL TIME", rows)
 		return nil
 	})
-}
-
-// NewCmdRevoke returns the command "gateway revoke".
-func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "revoke ID", "Remove a grant: the next request asks again", cobra.ExactArgs(1),
-		&cmdutil.Invocation{}, cmdutil.Or(run, revoke))
 }
 
 func revoke(ctx context.Context, o *cmdutil.Invocation) error {

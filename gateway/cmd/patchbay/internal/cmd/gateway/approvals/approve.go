@@ -28,7 +28,7 @@ func NewCmdApprove(f *cmdutil.Factory, run cmdutil.Run[*ApproveOptions]) *cobra.
 	definitions := pins.CompletePins(f, true)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if !o.Pins {
-			return completePending(cmd.Context(), args, typed)
+			return completePending(cmd, args, typed)
 		}
 		return definitions(cmd, args, typed)
 	}

@@ -256,10 +256,8 @@ func findAudit(f *cmdutil.Factory, given, id string) (found []*audit.Entry, err 
 	return found, nil
 }
 
-// NewCmdShow returns the command "gateway audit show".
-func NewCmdShow(f *cmdutil.Factory, dir *string, run cmdutil.Run[*Options]) *cobra.Command {
-	return cmdutil.Command(f, "show ID", "Show all records of a call", cobra.ExactArgs(1), &Options{Dir: dir},
-		cmdutil.Or(run, show))
+func newCmdShow(f *cmdutil.Factory, dir *string) *cobra.Command {
+	return cmdutil.Command(f, "show ID", "Show all records of a call", cobra.ExactArgs(1), &Options{Dir: dir}, show)
 }
 
 func show(_ context.Context, o *Options) error {

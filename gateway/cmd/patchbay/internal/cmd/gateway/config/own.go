@@ -76,17 +76,6 @@ func NewCmdRemove(f *cmdutil.Factory, run cmdutil.Run[*EditOptions]) *cobra.Comm
 	return cmd
 }
 
-// NewCmdEnable returns the command "gateway enable".
-func NewCmdEnable(f *cmdutil.Factory, run cmdutil.Run[*EditOptions]) *cobra.Command {
-	return newCmdEdit(f, "enable NAME", "Use a server of your configuration again", run, enableServer)
-}
-
-// NewCmdDisable returns the command "gateway disable".
-func NewCmdDisable(f *cmdutil.Factory, run cmdutil.Run[*EditOptions]) *cobra.Command {
-	const short = "Keep a server in your configuration, and do not use it"
-	return newCmdEdit(f, "disable NAME", short, run, disableServer)
-}
-
 type editFunc func(text []byte, member, name string) ([]byte, error)
 
 func newCmdEdit(f *cmdutil.Factory, use, short string, run cmdutil.Run[*EditOptions], edit editFunc) *cobra.Command {
@@ -189,14 +178,6 @@ func completeOwn(p *cmdutil.Factory) cobra.CompletionFunc {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-}
-
-// NewCmdList returns the command "gateway list".
-func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "list", "List the servers that the gateway serves, and to whom", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, listOwn))
-	cmd.Aliases = []string{"ls"}
-	return cmd
 }
 
 // listOwn prints the servers of the user's file, and the other servers that the gateway serves to the user.

@@ -18,17 +18,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// NewCmdValidate returns the command "gateway validate".
-func NewCmdValidate(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "validate [FILE]",
-		"Check a configuration file, and print the line and column of each error", cobra.MaximumNArgs(1),
-		&cmdutil.Invocation{}, cmdutil.Or(run, validate))
-}
-
-// NewCmdSchema returns the command "gateway schema".
-func NewCmdSchema(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "schema", "Print the JSON Schema of configuration files, for editors", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, schema))
+// Commands returns the commands of the gateway that read or edit the configuration.
+func Commands(f *cmdutil.Factory) []*cobra.Command {
+	list := cmdutil.Plain(f, "list", "List the servers that the gateway serves, and to whom", cobra.NoArgs, listOwn)
+	list.Aliases = []string{"ls"}
+	return []*cobra.Command{
+		list, NewCmdAdd(f, nil), NewCmdRemove(f, nil), NewCmdImport(f, nil),
+		newCmdEdit(f, "enable NAME", "Use a server of your configuration again", nil, enableServer),
+		newCmdEdit(f, "disable NAME", "Keep a server in your configuration, and do not use it", nil, disableServer),
+		cmdutil.Plain(f, "validate [FILE]", "Check a configuration file, and print the line and column of each error",
+			cobra.MaximumNArgs(1), validate),
+		cmdutil.Plain(f, "schema", "Print the JSON Schema of configuration files, for editors", cobra.NoArgs, schema),
+	}
 }
 
 func schema(_ context.Context, o *cmdutil.Invocation) error {

@@ -44,7 +44,11 @@ var keyKinds = []struct {
 // NewCmdKeys returns the commands about keys of principals. They need no running gateway.
 func NewCmdKeys(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.WithSubcommands(f, "keys", "Create, list and revoke keys of users and agents (API keys, access)",
-		NewCmdNew(f, nil), NewCmdList(f, nil), NewCmdRevoke(f, nil))
+		NewCmdNew(f, nil),
+		cmdutil.Plain(f, "list", "List the keys, with their limits and last use", cobra.NoArgs, list),
+		cmdutil.WithCompletion(cmdutil.Plain(f, "revoke NAME…",
+			"Revoke keys: their clients are refused, and their sessions end", cobra.MinimumNArgs(1), revoke),
+			completeKeys))
 }
 
 // KeyStore returns the keys of the gateways of this user.
@@ -344,12 +348,6 @@ func clientURL(ctx context.Context, f *cmdutil.Factory, c *hosting.Config) strin
 	return "http://" + hosting.GatewayAddr(c.Settings, "") + connect.Endpoint
 }
 
-// NewCmdList returns the command "gateway keys list".
-func NewCmdList(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "list", "List the keys, with their limits and last use", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, list))
-}
-
 func list(ctx context.Context, o *cmdutil.Invocation) error {
 	all, err := ListKeys(ctx)
 	if err != nil {
@@ -386,21 +384,15 @@ func ListKeys(ctx context.Context) ([]gateway.Key, error) {
 	return store.List(ctx)
 }
 
-// NewCmdRevoke returns the command "gateway keys revoke".
-func NewCmdRevoke(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "revoke NAME…", "Revoke keys: their clients are refused, and their sessions end",
-		cobra.MinimumNArgs(1), &cmdutil.Invocation{}, cmdutil.Or(run, revoke))
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		all, _ := ListKeys(cmd.Context())
-		var names []string
-		for i := range all {
-			if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
-				names = append(names, name)
-			}
+func completeKeys(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	all, _ := ListKeys(cmd.Context())
+	var names []string
+	for i := range all {
+		if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
+			names = append(names, name)
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return cmd
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // revoke revokes keys. After an unknown key it must still revoke the others.

@@ -37,29 +37,17 @@ var secretWord = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
 func NewCmdSecret(f *cmdutil.Factory) *cobra.Command {
 	return cmdutil.WithSubcommands(f, "secret",
 		"Store secrets for servers: passwords, tokens, API keys of ${secret:NAME}", NewCmdSetSecret(f, nil),
-		NewCmdListSecrets(f, nil), NewCmdRemoveSecret(f, nil))
+		cmdutil.Plain(f, "list", "List the names of the secrets, and the servers that use them", cobra.NoArgs,
+			listSecrets),
+		cmdutil.WithCompletion(cmdutil.Plain(f, "remove NAME", "Remove a secret", cobra.ExactArgs(1), removeSecret),
+			completeSecrets(f)))
 }
 
 // NewCmdSetSecret returns the command "gateway secret set".
 func NewCmdSetSecret(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "set NAME", "Store a secret, which is read from standard input or a hidden prompt",
-		onlyName, &cmdutil.Invocation{}, cmdutil.Or(run, setSecret))
-	cmd.ValidArgsFunction = completeSecrets(f)
-	return cmd
-}
-
-// NewCmdListSecrets returns the command "gateway secret list".
-func NewCmdListSecrets(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "list", "List the names of the secrets, and the servers that use them", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, listSecrets))
-}
-
-// NewCmdRemoveSecret returns the command "gateway secret remove".
-func NewCmdRemoveSecret(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "remove NAME", "Remove a secret", cobra.ExactArgs(1), &cmdutil.Invocation{},
-		cmdutil.Or(run, removeSecret))
-	cmd.ValidArgsFunction = completeSecrets(f)
-	return cmd
+	return cmdutil.WithCompletion(cmdutil.Plain(f, "set NAME",
+		"Store a secret, which is read from standard input or a hidden prompt", onlyName, cmdutil.Or(run, setSecret)),
+		completeSecrets(f))
 }
 
 // onlyName refuses a value among the arguments, without repeating it.

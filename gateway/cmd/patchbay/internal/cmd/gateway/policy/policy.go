@@ -88,14 +88,9 @@ func NewCmdPolicy(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Test and explain the rules of the gateway (CEL, access control)",
 		DisableFlagsInUseLine: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(NewCmdTest(f, nil), NewCmdExplain(f, nil))
+	cmd.AddCommand(cmdutil.Plain(f, "test [FILE]", "Compile the rules, and test them with the cases of a file",
+		cobra.MaximumNArgs(1), test), NewCmdExplain(f, nil))
 	return cmd
-}
-
-// NewCmdTest returns the command "gateway policy test".
-func NewCmdTest(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "test [FILE]", "Compile the rules, and test them with the cases of a file",
-		cobra.MaximumNArgs(1), &cmdutil.Invocation{}, cmdutil.Or(run, test))
 }
 
 func test(ctx context.Context, o *cmdutil.Invocation) error {

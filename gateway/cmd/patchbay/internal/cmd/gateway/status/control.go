@@ -30,27 +30,15 @@ const (
 	stopNotice = time.Second
 )
 
-// NewCmdRestart returns the command "gateway restart".
-func NewCmdRestart(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "restart NAME", "Restart a server of the running gateway", cobra.ExactArgs(1),
-		&cmdutil.Invocation{}, cmdutil.Or(run, func(ctx context.Context, o *cmdutil.Invocation) error {
-			return controlServer(ctx, o, "restart")
-		}))
-	cmd.ValidArgsFunction = completeRunning(f)
-	return cmd
+func restart(ctx context.Context, o *cmdutil.Invocation) error {
+	return controlServer(ctx, o, "restart")
 }
 
-// NewCmdStop returns the command "gateway stop".
-func NewCmdStop(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	cmd := cmdutil.Command(f, "stop [NAME]", "Stop the running gateway, or one of its servers", cobra.MaximumNArgs(1),
-		&cmdutil.Invocation{}, cmdutil.Or(run, func(ctx context.Context, o *cmdutil.Invocation) error {
-			if len(o.Words) > 0 {
-				return controlServer(ctx, o, "stop")
-			}
-			return stopGateway(ctx, o.Factory)
-		}))
-	cmd.ValidArgsFunction = completeRunning(f)
-	return cmd
+func stop(ctx context.Context, o *cmdutil.Invocation) error {
+	if len(o.Words) > 0 {
+		return controlServer(ctx, o, "stop")
+	}
+	return stopGateway(ctx, o.Factory)
 }
 
 // controlServer restarts or stops a server, and prints its state.
@@ -111,12 +99,6 @@ func stopGateway(ctx context.Context, f *cmdutil.Factory) error {
 	}
 	f.IO.Out.Printf("The gateway has ended: process %d.", status.PID)
 	return nil
-}
-
-// NewCmdReload returns the command "gateway reload".
-func NewCmdReload(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "reload", "Make the running gateway read its configuration again", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, reload))
 }
 
 func reload(ctx context.Context, o *cmdutil.Invocation) error {

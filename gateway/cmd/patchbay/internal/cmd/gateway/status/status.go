@@ -18,10 +18,18 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
-// NewCmdStatus returns the command "gateway status".
-func NewCmdStatus(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "status", "Show whether a gateway runs, and the condition of its servers", cobra.NoArgs,
-		&cmdutil.Invocation{}, cmdutil.Or(run, readStatus))
+// Commands returns the commands "gateway status", "logs", "restart", "stop" and "reload".
+func Commands(f *cmdutil.Factory) []*cobra.Command {
+	return []*cobra.Command{
+		NewCmdLogs(f, nil),
+		cmdutil.Plain(f, "status", "Show whether a gateway runs, and the condition of its servers", cobra.NoArgs,
+			readStatus),
+		cmdutil.WithCompletion(cmdutil.Plain(f, "restart NAME", "Restart a server of the running gateway",
+			cobra.ExactArgs(1), restart), completeRunning(f)),
+		cmdutil.WithCompletion(cmdutil.Plain(f, "stop [NAME]", "Stop the running gateway, or one of its servers",
+			cobra.MaximumNArgs(1), stop), completeRunning(f)),
+		cmdutil.Plain(f, "reload", "Make the running gateway read its configuration again", cobra.NoArgs, reload),
+	}
 }
 
 func readStatus(ctx context.Context, o *cmdutil.Invocation) error {
