@@ -76,3 +76,7 @@ func (s *Schema) ApplyDefaults(instance []byte) []byte { return s.compiled.Apply
 // CheckSize returns an error if a schema exceeds the limits of size, without compiling it. Programs
 // that walk through a schema must check its size first.
 func CheckSize(raw json.RawMessage) error { return schema.CheckSize(raw) }
+
+// Nearest returns the candidate that is most similar to a misspelt name, as problems suggest it, or "".
+// Texts of more than 64 bytes and candidates after the first 1,000 are not compared.
+func Nearest(name string, candidates []string) string { return schema.Nearest(name, candidates) }

@@ -145,8 +145,8 @@ func (c *encoder) appendCaller(b []byte, r *event.Record) []byte {
 		return b
 	}
 	b = append(b, `,"client":{"name":`...)
-	b = rawjson.AppendQuote(b, c.text(stringOf(r.Client, "name")))
-	return append(c.member(b, "version", stringOf(r.Client, "version")), '}')
+	b = rawjson.AppendQuote(b, c.text(rawjson.GetString(r.Client, "name")))
+	return append(c.member(b, "version", rawjson.GetString(r.Client, "version")), '}')
 }
 
 // keyIssuer is the issuer of the principals of keys. It must equal the constant of package gateway.
@@ -165,12 +165,6 @@ func callerName(c *policy.Caller) string {
 		return p.Subject
 	}
 	return p.Subject + " " + p.Issuer
-}
-
-func stringOf(object []byte, key string) string {
-	raw, _ := rawjson.Get(object, key)
-	text, _ := rawjson.Unquote(raw) // empty if it is not a string
-	return text
 }
 
 func (c *encoder) appendDecision(b []byte, r *event.Record) []byte {
@@ -272,7 +266,7 @@ func (c *encoder) appendQuestions(b, result []byte) []byte {
 		}
 		b = rawjson.AppendQuote(append(b, `{"key":`...), c.text(string(key)))
 		if rawjson.Kind(request) == '{' {
-			b = c.member(b, "method", stringOf(request, "method"))
+			b = c.member(b, "method", rawjson.GetString(request, "method"))
 			if params, ok := rawjson.Get(request, "params"); ok {
 				b = c.appendForm(append(b, `,"params":`...), params)
 			}

@@ -106,7 +106,7 @@ func parseRecord(line []byte) (*parsedRecord, error) {
 	if r.seq, err = strconv.ParseUint(string(number), 10, 64); err != nil {
 		return nil, errForm
 	}
-	r.event = stringOf(line, "event")
+	r.event = rawjson.GetString(line, "event")
 	return r, nil
 }
 
@@ -127,11 +127,11 @@ func (r *parsedRecord) text(key string) string {
 	if rawjson.Kind(detail) != '{' {
 		return ""
 	}
-	return stringOf(detail, key)
+	return rawjson.GetString(detail, key)
 }
 
 func (r *parsedRecord) time() time.Time {
-	t, _ := time.Parse(timeFormat, stringOf(r.line, "t")) // zero if it is not a time
+	t, _ := time.Parse(timeFormat, rawjson.GetString(r.line, "t")) // zero if it is not a time
 	return t
 }
 

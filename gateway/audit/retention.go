@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/filelock"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 )
 
 const (
@@ -157,7 +158,7 @@ func firstTime(f segmentFile) (time.Time, error) {
 	if !r.next() {
 		return time.Time{}, r.err
 	}
-	return time.Parse(timeFormat, stringOf(r.line, "t"))
+	return time.Parse(timeFormat, rawjson.GetString(r.line, "t"))
 }
 
 // measure sets others to the size of all segments except the present segment.

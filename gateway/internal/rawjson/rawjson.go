@@ -189,6 +189,13 @@ func Get(object []byte, name string) ([]byte, bool) {
 	return nil, false
 }
 
+// GetString returns a member of an object if the member is a string, else "".
+func GetString(object []byte, name string) string {
+	raw, _ := Get(object, name)
+	text, _ := Unquote(raw)
+	return text
+}
+
 // Set returns a copy of an object in which a member has the given value: in its place if the
 // object contains the member, else at the end.
 func Set(object []byte, name string, value []byte) []byte {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // List collects the arguments of a call. The object keeps their order.
@@ -188,7 +188,7 @@ func (a *List) Put(key string, value stdjson.RawMessage) {
 func (a *List) Check() (undeclared, unknown []error) {
 	known := a.names()
 	for _, key := range a.keys {
-		like := spell.Nearest(key, known)
+		like := jsonschema.Nearest(key, known)
 		switch {
 		case slices.Contains(known, key) || !a.Closed && !a.lacks(like):
 		case a.misses(like) || a.Closed && (a.Owner == "" || a.Owner == "tool" && a.lacks(like)):

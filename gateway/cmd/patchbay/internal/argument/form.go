@@ -61,13 +61,13 @@ func NewForm(requested stdjson.RawMessage) ([]Field, error) {
 // Heading returns the text above the prompt: title, constraints, description and choices.
 func (f *Field) Heading() string {
 	var b strings.Builder
-	title := term.CleanLine(cmp.Or(form.StringMember(f.schema, "title"), f.Name))
+	title := term.CleanLine(cmp.Or(rawjson.GetString(f.schema, "title"), f.Name))
 	if name := term.CleanLine(f.Name); f.named && title != name {
 		title = name + ": " + title
 	}
 	b.WriteString("  " + title)
 	var notes []string
-	if format := form.StringMember(f.schema, "format"); format != "" {
+	if format := rawjson.GetString(f.schema, "format"); format != "" {
 		notes = append(notes, format)
 	}
 	notes = append(notes, form.Bounds(f.schema)...)
@@ -179,7 +179,7 @@ func (f *Field) Parse(line string) (value stdjson.RawMessage, err error) {
 	if err := f.check.Validate(value); err != nil {
 		return nil, err
 	}
-	return value, form.CheckFormat(form.StringMember(f.schema, "format"), value)
+	return value, form.CheckFormat(rawjson.GetString(f.schema, "format"), value)
 }
 
 func (f *Field) parseList(text string) (stdjson.RawMessage, error) {

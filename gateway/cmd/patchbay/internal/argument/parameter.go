@@ -64,7 +64,7 @@ func NewReader(schema []byte) *SchemaReader {
 
 func (r *SchemaReader) parameter(name string, schema []byte) Parameter {
 	p := Parameter{Name: name, schema: r.Resolve(schema)}
-	p.description = form.StringMember(p.schema, "description")
+	p.description = rawjson.GetString(p.schema, "description")
 	p.types, p.choices = r.Kinds(p.schema)
 	if items := r.element(p.schema, newElement); items != nil && p.takes("array") {
 		item := Parameter{schema: r.Resolve(items)} // arrays of arrays are not supported

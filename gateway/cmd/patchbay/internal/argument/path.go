@@ -10,7 +10,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 const (
@@ -124,7 +124,7 @@ func (a *List) intoMember(steps *[]Step, at Parameter, path string) (Parameter, 
 		if !open {
 			return at, "", fmt.Errorf("%s: %w", here, unknown)
 		}
-		if like := spell.Nearest(name, declared); like != "" {
+		if like := jsonschema.Nearest(name, declared); like != "" {
 			a.Warnings = append(a.Warnings, fmt.Sprintf("%s: %v", here, unknown))
 		}
 	}

@@ -76,7 +76,7 @@ func (t *tree) add(within [][]byte, object []byte) {
 	}
 	for i, alternative := range forms {
 		heading := fmt.Sprintf("form %d of %d", i+1, len(forms))
-		if title := form.StringMember(alternative, "title"); title != "" {
+		if title := rawjson.GetString(alternative, "title"); title != "" {
 			heading += ", " + term.Shorten(term.CleanLine(title), term.MaxNameShown)
 		}
 		t.lines = append(t.lines, strings.Repeat("  ", len(within))+heading+":")
@@ -137,12 +137,12 @@ func (t *tree) treeLine(p *Parameter) string {
 	}
 	line := term.CleanLine(p.Name) + ": " + term.Shorten(term.CleanLine(whole), maxWanted)
 	notes := form.Bounds(p.schema)
-	if format := form.StringMember(p.schema, "format"); format != "" {
+	if format := rawjson.GetString(p.schema, "format"); format != "" {
 		notes = append(notes, "format "+format)
 	}
 	if p.Items != nil {
 		of := form.Bounds(p.Items.schema)
-		if format := form.StringMember(p.Items.schema, "format"); format != "" {
+		if format := rawjson.GetString(p.Items.schema, "format"); format != "" {
 			of = append(of, "format "+format)
 		}
 		if len(of) > 0 {

@@ -40,8 +40,7 @@ func (r *runner) send(ctx context.Context, method string, params []byte) ([]byte
 
 // toolOf returns the name in the params of tools/call. A server refuses anything but a string.
 func toolOf(params []byte) string {
-	raw, _ := rawjson.Get(params, "name")
-	name, _ := rawjson.Unquote(raw)
+	name := rawjson.GetString(params, "name")
 	return name
 }
 

@@ -77,7 +77,7 @@ func (r *Reader) Kinds(schema []byte) (types []string, choices []Choice) {
 		types = Strings(raw)
 	}
 	if raw, ok := rawjson.Get(schema, "const"); ok {
-		return types, []Choice{{raw, StringMember(schema, "title")}}
+		return types, []Choice{{raw, rawjson.GetString(schema, "title")}}
 	}
 	if raw, ok := rawjson.Get(schema, "enum"); ok {
 		titles, _ := rawjson.Get(schema, "enumNames")
@@ -146,13 +146,6 @@ func Strings(raw []byte) (all []string) {
 	return all
 }
 
-// StringMember returns a member of an object if it is a string, else "".
-func StringMember(object []byte, key string) string {
-	raw, _ := rawjson.Get(object, key)
-	s, _ := rawjson.Unquote(raw)
-	return s
-}
-
 // Bounds returns the limits that a schema sets on a value, in words.
 func Bounds(schema []byte) (notes []string) {
 	for _, limit := range []struct{ key, phrase string }{
@@ -172,7 +165,7 @@ func Bounds(schema []byte) (notes []string) {
 	if v, _ := rawjson.Get(schema, "uniqueItems"); string(v) == "true" {
 		notes = append(notes, "all different")
 	}
-	if pattern := StringMember(schema, "pattern"); pattern != "" {
+	if pattern := rawjson.GetString(schema, "pattern"); pattern != "" {
 		notes = append(notes, "matching "+term.Shorten(pattern, maxPattern))
 	}
 	return notes

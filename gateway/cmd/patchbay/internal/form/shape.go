@@ -53,8 +53,8 @@ func (r *shaper) shape(schema []byte) *shape {
 	core := schema
 	for range maxReferences {
 		core = r.Resolve(core)
-		s.Title = cmp.Or(s.Title, StringMember(core, "title"))
-		s.Description = cmp.Or(s.Description, StringMember(core, "description"))
+		s.Title = cmp.Or(s.Title, rawjson.GetString(core, "title"))
+		s.Description = cmp.Or(s.Description, rawjson.GetString(core, "description"))
 		if s.initial == nil {
 			s.initial, _ = rawjson.Get(core, "default")
 		}
@@ -65,7 +65,7 @@ func (r *shaper) shape(schema []byte) *shape {
 		}
 		core = only
 	}
-	s.Format = cmp.Or(StringMember(core, "format"), StringMember(core, "contentMediaType"))
+	s.Format = cmp.Or(rawjson.GetString(core, "format"), rawjson.GetString(core, "contentMediaType"))
 	s.Notes = Bounds(core)
 	r.fill(s, core)
 	return s

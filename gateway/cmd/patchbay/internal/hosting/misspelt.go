@@ -9,8 +9,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // fileMembers lists the members that Patchbay reads in files of its own form.
@@ -23,7 +23,7 @@ func misspelt(f *configs.File) (names []string) {
 		return nil
 	}
 	for name := range f.Extra {
-		if !slices.Contains(fileMembers, name) && spell.Nearest(name, fileMembers) != "" {
+		if !slices.Contains(fileMembers, name) && jsonschema.Nearest(name, fileMembers) != "" {
 			names = append(names, name)
 		}
 	}
@@ -34,7 +34,7 @@ func misspelt(f *configs.File) (names []string) {
 // misspeltText returns the warning about an unknown member.
 func misspeltText(name string) string {
 	return fmt.Sprintf("unknown member %q (did you mean %q?): it has no effect", name,
-		spell.Nearest(name, fileMembers))
+		jsonschema.Nearest(name, fileMembers))
 }
 
 // WarnMisspelt prints the unknown members of the files of a configuration.

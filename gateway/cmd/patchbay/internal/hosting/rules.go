@@ -9,8 +9,8 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 var (
@@ -38,7 +38,7 @@ func WarnRules(policy *gatewayconfig.Policy, servers []string) (all []ruleWarnin
 				continue
 			}
 			hint := ""
-			if like := spell.Nearest(name, servers); like != "" {
+			if like := jsonschema.Nearest(name, servers); like != "" {
 				hint = fmt.Sprintf(" (did you mean %q?)", like)
 			}
 			all = append(all, ruleWarning{i, fmt.Sprintf("rule %s compares server.name with %q, which is not "+

@@ -17,7 +17,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
@@ -189,7 +188,7 @@ func (v *Validation) checkServer(f *configs.File, name string, invalid []string)
 	}
 	if IsOwnForm(f.App) {
 		for key := range s.Extra {
-			if like := spell.Nearest(key, entryMembers()); like != "" {
+			if like := jsonschema.Nearest(key, entryMembers()); like != "" {
 				warn(pointer+"/"+key, "unknown member %q (did you mean %q?)", key, like)
 			}
 		}

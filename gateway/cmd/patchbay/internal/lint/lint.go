@@ -90,24 +90,17 @@ type item struct {
 }
 
 func newItem(kind string, number int, raw []byte) *item {
-	it := &item{kind: kind, raw: raw, name: textOf(raw, "name"), title: textOf(raw, "title"),
-		description: textOf(raw, "description")}
+	it := &item{kind: kind, raw: raw, name: rawjson.GetString(raw, "name"), title: rawjson.GetString(raw, "title"),
+		description: rawjson.GetString(raw, "description")}
 	annotations, _ := rawjson.Get(raw, "annotations")
 	if it.title == "" && kind == "tool" {
-		it.title = textOf(annotations, "title")
+		it.title = rawjson.GetString(annotations, "title")
 	}
 	it.where = kind + " " + shown(it.name)
 	if it.name == "" {
 		it.where = fmt.Sprintf("%s number %d", kind, number+1)
 	}
 	return it
-}
-
-// textOf returns a member of an object if it is a string, else "".
-func textOf(object []byte, key string) string {
-	raw, _ := rawjson.Get(object, key)
-	text, _ := rawjson.Unquote(raw)
-	return text
 }
 
 // has reports whether an object contains a member that is not null.

@@ -22,13 +22,13 @@ func (c *checker) checkPrompts() {
 		seen := collector{}
 		var undescribed []string
 		for argument := range rawjson.Elements(arguments) {
-			name := textOf(argument, "name")
+			name := rawjson.GetString(argument, "name")
 			switch {
 			case name == "":
 				c.add("prompt-argument-name", p.where, "an argument has no name")
 			case seen.seen(name, p.where) != "":
 				c.add("prompt-argument-name", p.where, "two arguments have the name %q", shown(name))
-			case textOf(argument, "description") == "":
+			case rawjson.GetString(argument, "description") == "":
 				undescribed = append(undescribed, name)
 			}
 		}
@@ -42,7 +42,7 @@ func (c *checker) checkResources() {
 	uris := collector{}
 	for i, raw := range c.server.Resources {
 		r := newItem("resource", i, raw)
-		uri := textOf(raw, "uri")
+		uri := rawjson.GetString(raw, "uri")
 		if uri != "" {
 			r.where = "resource " + shown(uri)
 		}
@@ -53,7 +53,7 @@ func (c *checker) checkResources() {
 		if uris.seen(uri, r.where) != "" {
 			c.add("uri-duplicate", r.where, "two resources have this URI")
 		}
-		if textOf(raw, "mimeType") == "" {
+		if rawjson.GetString(raw, "mimeType") == "" {
 			c.add("mime-type-missing", r.where, "no mimeType")
 		}
 		if size, ok := rawjson.Get(raw, "size"); ok {
@@ -69,7 +69,7 @@ func (c *checker) checkTemplates() {
 	patterns := collector{}
 	for i, raw := range c.server.Templates {
 		t := newItem("template", i, raw)
-		text := textOf(raw, "uriTemplate")
+		text := rawjson.GetString(raw, "uriTemplate")
 		if text != "" {
 			t.where = "template " + shown(text)
 		}
@@ -104,7 +104,7 @@ func hasScheme(text string) bool {
 
 // checkContent checks the members that resources and templates share.
 func (c *checker) checkContent(it *item) {
-	if text := textOf(it.raw, "mimeType"); text != "" {
+	if text := rawjson.GetString(it.raw, "mimeType"); text != "" {
 		if kind, _, err := mime.ParseMediaType(text); err != nil || !strings.Contains(kind, "/") {
 			c.add("mime-type-invalid", it.where, "mimeType %q", shown(text))
 		}

@@ -30,7 +30,7 @@ func (c *checker) checkInput(t *item) {
 		c.add("input-schema-missing", t.where, "inputSchema is %s", orMissing(raw))
 		return
 	}
-	if textOf(raw, "type") != "object" {
+	if rawjson.GetString(raw, "type") != "object" {
 		kind, _ := rawjson.Get(raw, "type")
 		c.add("input-schema-type", t.where, "the type of inputSchema is %s", orMissing(kind))
 	}
@@ -44,7 +44,7 @@ func (c *checker) checkInput(t *item) {
 	isPresent := func(key string) bool { return has(raw, key) }
 	isEmpty := strings.Trim(string(properties), "{} \t\r\n") == "" &&
 		!slices.ContainsFunc([]string{"$ref", "patternProperties", "anyOf", "oneOf", "allOf"}, isPresent)
-	if isEmpty && textOf(raw, "type") == "object" && (!closed || rawjson.Kind(open) == 't') {
+	if isEmpty && rawjson.GetString(raw, "type") == "object" && (!closed || rawjson.Kind(open) == 't') {
 		c.add("input-schema-open", t.where, "no arguments, and any are accepted")
 	}
 	w := c.checkSchema(t.where, "inputSchema", raw)
@@ -69,7 +69,7 @@ func (c *checker) checkOutput(t *item) {
 	if !ok {
 		return
 	}
-	if !isSince(c.server.Revision, driver.July2026) && textOf(raw, "type") != "object" {
+	if !isSince(c.server.Revision, driver.July2026) && rawjson.GetString(raw, "type") != "object" {
 		kind, _ := rawjson.Get(raw, "type")
 		c.add("output-schema-type", t.where, "the type of outputSchema is %s", orMissing(kind))
 	}
@@ -101,7 +101,7 @@ func (c *checker) checkSchema(where, key string, raw []byte) *schemaWalk {
 	if w.depth > maxSchemaDepth {
 		c.add("schema-depth", where, "%d levels", w.depth)
 	}
-	dialect := textOf(raw, "$schema")
+	dialect := rawjson.GetString(raw, "$schema")
 	_, err := jsonschema.Compile(raw)
 	switch {
 	case has(raw, "$schema") && !isKnownDialect(dialect):
@@ -199,7 +199,7 @@ func (w *schemaWalk) visit(raw []byte, path string, outer *scope, level int) {
 // property checks the schema of a property.
 func (w *schemaWalk) property(raw []byte, path string) {
 	refers := has(raw, "$ref") || has(raw, "$dynamicRef")
-	if textOf(raw, "description") == "" && !refers {
+	if rawjson.GetString(raw, "description") == "" && !refers {
 		w.undescribed = append(w.undescribed, path)
 	}
 	isPresent := func(key string) bool { return has(raw, key) }

@@ -31,7 +31,7 @@ func Check(s *Server, disabled []string) *Report {
 func (c *checker) checkServer() {
 	s := c.server
 	for _, key := range []string{"name", "version"} {
-		if textOf(s.Info, key) == "" {
+		if rawjson.GetString(s.Info, key) == "" {
 			c.add("server-name-missing", "server", "missing %s", key)
 		}
 	}
@@ -106,11 +106,11 @@ func (s *Server) Completion() map[string]any {
 	for _, prompt := range s.Prompts {
 		arguments, _ := rawjson.Get(prompt, "arguments")
 		for argument := range rawjson.Elements(arguments) {
-			return request("ref/prompt", "name", textOf(prompt, "name"), textOf(argument, "name"))
+			return request("ref/prompt", "name", rawjson.GetString(prompt, "name"), rawjson.GetString(argument, "name"))
 		}
 	}
 	for _, raw := range s.Templates {
-		text := textOf(raw, "uriTemplate")
+		text := rawjson.GetString(raw, "uriTemplate")
 		if template, err := uritemplate.Parse(text); err == nil && len(template.Variables()) > 0 {
 			return request("ref/resource", "uri", text, template.Variables()[0])
 		}

@@ -74,7 +74,7 @@ func (c *checker) checkHidden(where, path string, raw []byte) {
 func (c *checker) checkIcons(it *item) {
 	icons, _ := rawjson.Get(it.raw, "icons")
 	for icon := range rawjson.Elements(icons) {
-		src := textOf(icon, "src")
+		src := rawjson.GetString(icon, "src")
 		scheme, _, _ := strings.Cut(strings.ToLower(src), ":")
 		if scheme != "https" && scheme != "data" {
 			c.add("icon-invalid", it.where, "src %q", shown(src))

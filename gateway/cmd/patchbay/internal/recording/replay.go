@@ -153,8 +153,7 @@ func (n *note) send(ctx context.Context, req *mcp.Request) error {
 		}
 		params = rawjson.Set(params, "progressToken", token)
 	} else {
-		raw, _ := rawjson.Get(params, "level")
-		level, _ := rawjson.Unquote(raw)
+		level := rawjson.GetString(params, "level")
 		least, asked := driver.LogSeverity(string(req.LogLevel()))
 		if severity, ok := driver.LogSeverity(level); !asked || !ok || severity < least {
 			return nil

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 )
 
 // UnknownName returns an error for an unknown name. It suggests a similar name or lists the names.
 func UnknownName(thing, name string, known []string) error {
 	text := fmt.Sprintf("unknown %s %q", thing, Shorten(name, MaxNameShown))
-	if like := spell.Nearest(name, known); like != "" {
+	if like := jsonschema.Nearest(name, known); like != "" {
 		return fmt.Errorf("%s: did you mean %q?", text, CleanLine(like))
 	}
 	known = slices.Clone(known)

@@ -14,7 +14,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/lint"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -111,7 +110,7 @@ func readLists(ctx context.Context, s *lint.Server, request requester) error {
 	}
 	s.ToolsAgain = []string{}
 	for _, t := range again {
-		s.ToolsAgain = append(s.ToolsAgain, form.StringMember(t, "name"))
+		s.ToolsAgain = append(s.ToolsAgain, rawjson.GetString(t, "name"))
 	}
 	return nil
 }
@@ -162,7 +161,7 @@ func readList(ctx context.Context, request requester, method, key string) (all [
 			return all, fmt.Errorf("%w of at most %d items and %s", errNotList, maxLintItems,
 				term.FormatBytes(maxLintBytes))
 		}
-		next := form.StringMember(raw, "nextCursor")
+		next := rawjson.GetString(raw, "nextCursor")
 		switch {
 		case next == "":
 			return all, nil
@@ -246,7 +245,7 @@ func tryUndeclared(ctx context.Context, f *cmdutil.Factory, t *target.Target, s 
 		return nil
 	}
 	return serves(ctx, s, request, "resources.subscribe", driver.MethodResourcesSubscribe,
-		map[string]string{"uri": form.StringMember(s.Resources[0], "uri")})
+		map[string]string{"uri": rawjson.GetString(s.Resources[0], "uri")})
 }
 
 // serves requests a method and notes whether the server knows it. An error other than "method not

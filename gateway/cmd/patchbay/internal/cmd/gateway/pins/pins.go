@@ -17,9 +17,9 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/question"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
-	"github.com/patchbay-mcp/patchbay/gateway/internal/spell"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/jsonschema"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
@@ -239,7 +239,7 @@ func pinNames(pins []*pin.Pin, typed string) []string {
 	var servers, definitions []string
 	for _, pinned := range pins {
 		servers = append(servers, pinned.Server)
-		if spell.Nearest(typed, []string{pinName(pinned)}) != "" {
+		if jsonschema.Nearest(typed, []string{pinName(pinned)}) != "" {
 			definitions = append(definitions, pinName(pinned))
 		}
 	}
