@@ -27,6 +27,14 @@ func clicks(button, then string) func(*watchedTab) {
 	}
 }
 
+// examines waits for the report of a new examination. The page may contain an earlier report.
+func examines(p *watchedTab) {
+	p.t.Helper()
+	p.do("mark the page", chromedp.Evaluate[chromedp.Void](`document.body.dataset.old = ""`))
+	p.click("form[action='/doctor/run'] button:not([disabled])")
+	p.waitFor("the report", `!("old" in document.body.dataset) && `+exists("#report")+" && "+settled)
+}
+
 // waitsFor returns a preparation: the wait for an element.
 func waitsFor(then string) func(*watchedTab) {
 	return func(p *watchedTab) {
@@ -113,8 +121,8 @@ var gatewayStates = []consoleState{
 		p.do("edit the text", chromedp.SendKeys(chromedp.CSS("#text"), "// Edited by ann.\n"))
 		clicks("form[action='/settings/check'] button", "#edit .diff")(p)
 	}},
-	{"doctor", "/doctor?server=crawler", clicks("form[action='/doctor/run'] button", "#report")},
-	{"doctor-remote", "/doctor?server=search", clicks("form[action='/doctor/run'] button", "#report")},
+	{"doctor", "/doctor?server=crawler", examines},
+	{"doctor-remote", "/doctor?server=search", examines},
 	{"error", "/none", nil},
 	{"keys-help", "/", func(p *watchedTab) {
 		p.do("show the keys", chromedp.KeyEvent("?"))
