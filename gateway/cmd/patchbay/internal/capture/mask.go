@@ -64,10 +64,7 @@ func (m *masker) frame(text []byte, secret names) string {
 	if len(secret) > 0 {
 		text = hideMembers(text, secret)
 	}
-	masked := m.text(string(text))
-	if bytes.IndexByte(text, '\\') >= 0 { // faster than a search in the new copy
-		masked = m.escaped(masked, maxNested)
-	}
+	masked := m.escaped(m.text(string(text)), maxNested)
 	if isCut { // the end may be the beginning of a secret
 		masked = masked[:max(len(masked)-maxSecret, 0)] + cutMark
 	}

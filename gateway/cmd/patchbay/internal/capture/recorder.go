@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"crypto/sha256"
 	"errors"
 	"hash/maphash"
 	"slices"
@@ -23,21 +22,14 @@ type recorder struct {
 	ring *Ring
 	next event.Recorder // nil if the records are not stored
 
-	mu      sync.Mutex              // guards the fields below
-	calls   map[string]uint64       // exchanges in progress, by the call of their records
-	learned map[definition]struct{} // whose secret members the ring knows
-}
-
-// A definition identifies the definition of a tool.
-type definition struct {
-	server string
-	digest [sha256.Size]byte
+	mu    sync.Mutex
+	calls map[string]uint64 // exchanges in progress, by the call of their records; guarded by mu
 }
 
 // Recorder returns a recorder for a host that passes its records on to next, which may be nil. It
 // records each request of a caller as an exchange of the hop downstream.
 func (r *Ring) Recorder(next event.Recorder) event.Recorder {
-	return &recorder{ring: r, next: next, calls: map[string]uint64{}, learned: map[definition]struct{}{}}
+	return &recorder{ring: r, next: next, calls: map[string]uint64{}}
 }
 
 // Unwrap returns the recorder whose records a host counts.
@@ -110,14 +102,7 @@ func (r *recorder) request(id uint64, record *event.Record) {
 		r.ring.count(id, len(record.Arguments)+len(record.Answers))
 		return
 	}
-	tool := definition{record.Server, record.Digest}
-	if _, known := r.learned[tool]; !known && len(record.Definition) > 0 {
-		r.ring.mask.learn(record.Server, record.Definition)
-		if len(r.learned) >= maxPending { // servers change their definitions
-			clear(r.learned)
-		}
-		r.learned[tool] = struct{}{}
-	}
+	r.ring.mask.learn(record.Server, record.Definition)
 	key := "name"
 	if strings.HasPrefix(record.Method, "resources/") {
 		key = "uri"
