@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"sync"
 
@@ -118,13 +117,6 @@ func (b *Broadcaster) Send(e Event) {
 	}
 }
 
-// missed reports a change of everything to each subscription.
-func (b *subscriptions) missed() {
-	for _, s := range b.all() {
-		s.mark(s.lists, slices.Sorted(maps.Keys(s.uris))...)
-	}
-}
-
 // updatedBelow reports an updated resource to its subscriptions and to the subscriptions of
 // resources above it, because the resource may be a sub-resource of the subscribed resource. Spec:
 // schema ResourceUpdatedNotification.
@@ -179,8 +171,9 @@ func newTopicValue(member string, value json.RawMessage) topicValue {
 }
 
 // openAgreed opens the topics that a Broadcaster agreed to. The Broadcaster sends their changes.
-func openAgreed(ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter,
-	sender topicSender) (*topicSubscriptions, error) {
+func openAgreed(
+	ctx context.Context, req *Request, sub *subscription, f *SubscriptionFilter, sender topicSender,
+) (*topicSubscriptions, error) {
 	if len(f.Topics) == 0 {
 		return nil, nil
 	}

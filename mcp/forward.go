@@ -127,8 +127,9 @@ type forwardedCall struct {
 	request clientRequest
 }
 
-func (f forwarder) newCall(req *Request, o *driver.ForwardOptions,
-	params, capabilities json.RawMessage) *forwardedCall {
+func (f forwarder) newCall(
+	req *Request, o *driver.ForwardOptions, params, capabilities json.RawMessage,
+) *forwardedCall {
 	c := &forwardedCall{client: f.client, name: o.Subject}
 	c.call.Queue, c.call.Sender = &c.inbox, c
 	c.inbox.Log, c.inbox.Receiver = f.client.opts.Logger, c

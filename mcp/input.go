@@ -156,8 +156,9 @@ func (q *questions) answerDirect(ctx context.Context, method string, params json
 }
 
 // answerHere responds with the functions of the options.
-func (q *questions) answerHere(ctx context.Context, method string, params json.RawMessage,
-	answer answerFunc) (json.RawMessage, *Error) {
+func (q *questions) answerHere(
+	ctx context.Context, method string, params json.RawMessage, answer answerFunc,
+) (json.RawMessage, *Error) {
 	q.requests.beginQuestion()
 	defer q.requests.endQuestion()
 	ctx, cancel := context.WithTimeoutCause(ctx, q.opts.InputTimeout, ErrTimeout)
@@ -175,8 +176,9 @@ func (q *questions) answerHere(ctx context.Context, method string, params json.R
 }
 
 // answerDefault responds to a question that belongs to no forwarded request.
-func (q *questions) answerDefault(ctx context.Context, method string,
-	params json.RawMessage) (_ json.RawMessage, _ *Error, ok bool) {
+func (q *questions) answerDefault(ctx context.Context, method string, params json.RawMessage) (
+	_ json.RawMessage, _ *Error, ok bool,
+) {
 	if !q.answersHere(method) {
 		return nil, nil, false
 	}

@@ -43,8 +43,9 @@ func (d *serverDriver) AppendResult(dst []byte, ctx context.Context, req *Reques
 }
 
 // Observe implements [driver.Server].
-func (d *serverDriver) Observe(ctx context.Context, req *Request, target func(req *Request,
-	err error) string) (Result, error) {
+func (d *serverDriver) Observe(
+	ctx context.Context, req *Request, target func(req *Request, err error) string,
+) (Result, error) {
 	if o := observerOf(d.handler); o != nil {
 		return observe(ctx, o, d.handler, req, target)
 	}
@@ -64,15 +65,6 @@ func (d *serverDriver) Revisions() (all []string) {
 
 // RootsChanged implements [driver.Server].
 func (d *serverDriver) RootsChanged() func(ctx context.Context) { return d.config().RootsChanged }
-
-// Relay implements [driver.Server].
-func (d *serverDriver) Relay(send func(c driver.Change)) (announce func(c driver.Change), stop func()) {
-	s := serverOf(d.handler)
-	if s == nil {
-		return nil, nil
-	}
-	return s.changes.announce, s.changes.relays.Add(send)
-}
 
 func (d *serverDriver) config() *legacy.Config {
 	c := &legacy.Config{Revisions: wire.Revisions()}

@@ -152,11 +152,11 @@ func NewServer(name, version string, opts *ServerOptions) *Server {
 	s.sealer = newStateKeyRing(s.opts.StateKeys)
 	s.middleware = slices.Clone(s.opts.Middleware)
 	s.wrap()
-	changed := func(method string) func() { return func() { s.changes.report(driver.Change{Method: method}) } }
-	s.tools.init("tool", toolFeature, changed(wire.NotificationToolsListChanged))
-	s.prompts.init("prompt", promptFeature, changed(wire.NotificationPromptsListChanged))
-	s.resources.init("resource", resourceFeature, changed(wire.NotificationResourcesListChanged))
-	s.templates.init("resource template", templateFeature, changed(wire.NotificationResourcesListChanged))
+	changed := func(list int) func() { return func() { s.changes.changedHere(list) } }
+	s.tools.init("tool", toolFeature, changed(listOfTools))
+	s.prompts.init("prompt", promptFeature, changed(listOfPrompts))
+	s.resources.init("resource", resourceFeature, changed(listOfResources))
+	s.templates.init("resource template", templateFeature, changed(listOfResources))
 	s.methods.Store(&map[string]Handler{})
 	s.topics.Store(&map[string]Topic{})
 	s.completes.Store(s.opts.Complete != nil)

@@ -11,19 +11,24 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
-	"github.com/patchbay-mcp/patchbay/internal/relay"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
-	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 // coalesceDelay is the time between the first change of a list and its notification: registering a
 // hundred tools results in a single notification.
 const coalesceDelay = 10 * time.Millisecond
 
+// The lists that have a notification of their change. Lists of resources and of templates share it.
+const (
+	listOfTools = iota
+	listOfPrompts
+	listOfResources
+)
+
 // listMethods are the notifications of changed lists, in the order in which they are sent.
-var listMethods = []string{wire.NotificationToolsListChanged, wire.NotificationPromptsListChanged,
-	wire.NotificationResourcesListChanged}
+var listMethods = [...]string{listOfTools: wire.NotificationToolsListChanged,
+	listOfPrompts: wire.NotificationPromptsListChanged, listOfResources: wire.NotificationResourcesListChanged}
 
 // A listChange is a set of lists that changed, with a bit for each of listMethods.
 type listChange uint8
@@ -38,24 +43,66 @@ type subscriptions struct {
 	subs    map[*subscription]struct{}
 	changed listChange // lists that changed since the last flush
 
-	relays relay.Set[driver.Change] // to other processes
+	relays []*func(method, uri string) // to other processes; replaced, not changed
 }
 
-// report reports a change to the subscriptions and to other processes.
-func (b *subscriptions) report(c driver.Change) {
-	b.announce(c)
-	b.relays.Send(c)
+// changedHere reports the change of a list to the subscriptions and to other processes.
+func (b *subscriptions) changedHere(list int) {
+	b.listChanged(1 << list)
+	b.pass(listMethods[list], "")
 }
 
-// announce reports a change to the subscriptions.
-func (b *subscriptions) announce(c driver.Change) {
-	switch i := slices.Index(listMethods, c.Method); {
+// pass passes a change on to other processes.
+func (b *subscriptions) pass(method, uri string) {
+	b.mu.Lock()
+	relays := b.relays
+	b.mu.Unlock()
+	for _, send := range relays {
+		(*send)(method, uri)
+	}
+}
+
+// announce reports a change in another process to the subscriptions.
+func (b *subscriptions) announce(method, uri string) {
+	switch i := slices.Index(listMethods[:], method); {
 	case i >= 0:
 		b.listChanged(1 << i)
-	case c.Method == wire.NotificationResourcesUpdated:
-		b.resourceUpdated(c.URI)
+	case method == wire.NotificationResourcesUpdated:
+		b.resourceUpdated(uri)
 	default:
 		b.missed()
+	}
+}
+
+// missed reports a change of everything to each subscription.
+func (b *subscriptions) missed() {
+	for _, s := range b.all() {
+		s.record(s.lists)
+		for uri := range s.uris {
+			s.record(0, uri)
+		}
+		s.wake()
+	}
+}
+
+// Relay implements [driver.Server].
+func (d *serverDriver) Relay(send func(method, uri string)) (announce func(method, uri string), stop func()) {
+	s := serverOf(d.handler)
+	if s == nil {
+		return nil, nil
+	}
+	return s.changes.announce, s.changes.relay(send)
+}
+
+// relay passes changes to send until stop is called.
+func (b *subscriptions) relay(send func(method, uri string)) (stop func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.relays = append(slices.Clip(b.relays), &send)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.relays = slices.DeleteFunc(slices.Clone(b.relays), func(r *func(method, uri string)) bool { return r == &send })
 	}
 }
 
@@ -113,7 +160,8 @@ func (b *subscriptions) matching(match func(*subscription) bool) (subs []*subscr
 //
 // Spec: server/resources, Subscriptions.
 func (s *Server) ResourceUpdated(uri string) {
-	s.changes.report(driver.Change{Method: wire.NotificationResourcesUpdated, URI: uri})
+	s.changes.resourceUpdated(uri)
+	s.changes.pass(wire.NotificationResourcesUpdated, uri)
 }
 
 // A subscription is an open subscriptions/listen request.
@@ -226,8 +274,9 @@ type topicOpener func(ctx context.Context, req *Request, sub *subscription, f *S
 	sender topicSender) (*topicSubscriptions, error)
 
 // open opens a subscription and serves it, or leaves that to the caller of the handler.
-func (b *subscriptions) open(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
-	topics topicOpener) (Result, error) {
+func (b *subscriptions) open(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
+) (Result, error) {
 	if req.listen != nil && req.listen.detached {
 		return b.listenDetached(ctx, req, sub, f, topics)
 	}
@@ -235,8 +284,9 @@ func (b *subscriptions) open(ctx context.Context, req *Request, sub *subscriptio
 }
 
 // register adds a subscription, and only then acknowledges it, so that no later change is missed.
-func (b *subscriptions) register(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
-	topics topicOpener, sender topicSender) (err error) {
+func (b *subscriptions) register(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener, sender topicSender,
+) (err error) {
 	if sub.topics, err = topics(ctx, req, sub, &f, sender); err != nil {
 		return err
 	}
@@ -274,8 +324,9 @@ func (s *subscription) acknowledge(ctx context.Context, req *Request, f Subscrip
 }
 
 // listenDetached registers a subscription that is notified on the goroutines of the changes.
-func (b *subscriptions) listenDetached(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
-	topics topicOpener) (Result, error) {
+func (b *subscriptions) listenDetached(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
+) (Result, error) {
 	opened := false
 	defer b.closeUnless(&opened, sub) // when sending is unlocked, so that sub.end may wait for the sender
 	var sending sync.Mutex            // keeps notifications in order, the acknowledgement first

@@ -25,8 +25,9 @@ type pushSubscription struct {
 }
 
 // listenPush opens a subscription and serves it, unless the caller of the handler does that.
-func (b *subscriptions) listenPush(ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter,
-	topics topicOpener) (Result, error) {
+func (b *subscriptions) listenPush(
+	ctx context.Context, req *Request, sub *subscription, f SubscriptionFilter, topics topicOpener,
+) (Result, error) {
 	p := &pushSubscription{subscription: sub, changes: b, ctx: ctx, req: req, wakeup: make(chan struct{}, 1)}
 	sub.wake = func() { peer.Wake(p.wakeup) }
 	opened := false

@@ -112,8 +112,9 @@ type topicSender struct {
 	notify func(ctx context.Context, method string, params json.RawMessage) error
 }
 
-func newTopicSubscriptions(ctx context.Context, req *Request, sub *subscription,
-	sender topicSender) *topicSubscriptions {
+func newTopicSubscriptions(
+	ctx context.Context, req *Request, sub *subscription, sender topicSender,
+) *topicSubscriptions {
 	o := &topicSubscriptions{req: req, sub: sub, sender: sender}
 	o.ctx, o.cancel = context.WithCancel(ctx)
 	return o

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -29,25 +28,31 @@ var processOrigin = rand.Text()
 // know already.
 func originOf(h mcp.Handler) string { return fmt.Sprintf("%s %p", processOrigin, h) }
 
-// announced is a message to all processes about changes at a server. The zero Change stands for all
-// changes.
+// announced is a message to all processes about changes at a server.
 type announced struct {
-	Origin  string          `json:"origin"`
-	Changes []driver.Change `json:"changes"`
+	Origin  string   `json:"origin"`
+	Changes []change `json:"changes"`
+}
+
+// A change is the method of a notification and the URI of an updated resource. The zero change stands
+// for all changes.
+type change struct {
+	Method string `json:"method,omitempty"`
+	URI    string `json:"uri,omitempty"`
 }
 
 // relay sends a change at this server to the other processes soon. It does not wait.
-func (t *sessions) relay(c driver.Change) {
-	x := &t.shared
+func (t *sessions) relay(method, uri string) {
+	x, c := &t.shared, change{method, uri}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.ended, len(c.URI) > maxChangedURI:
 		return
-	case slices.Contains(x.changes, c), slices.Contains(x.changes, driver.Change{}): // it will be sent already
+	case slices.Contains(x.changes, c), slices.Contains(x.changes, change{}): // it will be sent already
 		return
 	case len(x.changes) == maxChanges:
-		x.changes = []driver.Change{{}}
+		x.changes = []change{{}}
 	default:
 		x.changes = append(x.changes, c)
 	}
@@ -77,7 +82,7 @@ func (t *sessions) sendChanges() {
 			x.log.error(context.Background(), "mcphttp: changes not sent to other processes", err)
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			x.changes = []driver.Change{{}}
+			x.changes = []change{{}}
 			if !x.ended {
 				x.relaying = time.AfterFunc(repeatPause, t.sendChanges)
 			}
@@ -89,7 +94,7 @@ func (t *sessions) sendChanges() {
 // receiveChanges notifies the subscriptions at this process of changes at other processes, and of all
 // changes if messages may have been lost.
 func (t *sessions) receiveChanges(payload []byte) {
-	m := announced{Changes: []driver.Change{{}}}
+	m := announced{Changes: []change{{}}}
 	if payload != nil {
 		m = announced{}
 		if stdjson.Unmarshal(payload, &m) != nil || m.Origin == t.shared.origin {
@@ -97,6 +102,6 @@ func (t *sessions) receiveChanges(payload []byte) {
 		}
 	}
 	for _, c := range m.Changes {
-		t.shared.announce(c)
+		t.shared.announce(c.Method, c.URI)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/replica"
 )
 
@@ -45,16 +44,16 @@ type sharedSessions struct {
 	bus                  replica.Bus // may be nil
 	stop                 func()      // ends the calls of changed
 
-	origin   string              // of the changes at the server
-	announce func(driver.Change) // reports a change at another process; nil without a bus
-	unrelay  func()              // ends the calls of relay; may be nil
+	origin   string                   // of the changes at the server
+	announce func(method, uri string) // reports a change at another process; nil without a bus
+	unrelay  func()                   // ends the calls of relay; may be nil
 
 	mu        sync.Mutex          // guards the fields below
 	byKey     map[string]*session // those of the table, and those that are being restored
 	sent      []*sentResponse     // newest first
 	asks      bool                // the next repeat asks the other processes for copies
 	repeating *time.Timer         // calls repeat; nil if it is not due
-	changes   []driver.Change     // to send; see relay
+	changes   []change            // to send; see relay
 	relaying  *time.Timer         // calls sendChanges; nil if it is not due
 	ended     bool
 

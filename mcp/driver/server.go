@@ -30,18 +30,11 @@ type Server[R, T, O any] interface {
 	// announces that its roots have changed; nil means that the handler ignores the announcement.
 	RootsChanged() func(ctx context.Context)
 	// Relay calls send with each change that the program announces, until stop is called, so that a
-	// transport can pass the change on to other processes. send must not wait. announce notifies the
-	// subscriptions of a change in another process, which is not passed to send. The functions are nil
-	// if the handler is not a *mcp.Server.
-	Relay(send func(Change)) (announce func(Change), stop func())
-}
-
-// A Change is a change of a list or of a resource. The zero Change stands for all changes.
-type Change struct {
-	// Method is the method of the notification, such as "notifications/tools/list_changed".
-	Method string `json:"method,omitempty"`
-	// URI is the URI of an updated resource.
-	URI string `json:"uri,omitempty"`
+	// transport can pass the change on to other processes: the method of the notification, such as
+	// "notifications/tools/list_changed", and the URI of an updated resource. send must not wait.
+	// announce notifies the subscriptions of a change in another process, which is not passed to send;
+	// an empty method stands for all changes. The functions are nil if the handler is not a *mcp.Server.
+	Relay(send func(method, uri string)) (announce func(method, uri string), stop func())
 }
 
 // Wrapped is the parameter of the method Unwrap of a handler that a transport puts in front of
