@@ -102,7 +102,8 @@ func (b *subscriptions) relay(send func(method, uri string)) (stop func()) {
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.relays = slices.DeleteFunc(slices.Clone(b.relays), func(r *func(method, uri string)) bool { return r == &send })
+		isOwn := func(relay *func(method, uri string)) bool { return relay == &send }
+		b.relays = slices.DeleteFunc(slices.Clone(b.relays), isOwn)
 	}
 }
 
