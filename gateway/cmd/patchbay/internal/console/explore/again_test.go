@@ -44,7 +44,6 @@ func TestRunsAreComparedAndLinked(t *testing.T) {
 	}
 	wrong := url.Values{"at-server": {"fs"}, "at-kind": {"tools"}, "at-name": {"price"}, "mode": {"json"},
 		"text": {"["}}
-	//nolint:bodyclose // Send closes the body
 	_, part := v.Send(http.MethodPost, "/explore/run", wrong, "X-Console", "1")
 	if !strings.Contains(part, mcptest.Modern+", negotiated") {
 		t.Errorf("the editor that replaces the editor of the page lacks the revision: %s", part)
