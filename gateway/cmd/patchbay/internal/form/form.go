@@ -113,6 +113,16 @@ func (f *Field) Empties() (all []string) {
 	return all
 }
 
+// Extras returns the names of the members that the schema does not name.
+func (f *Field) Extras() (all []string) {
+	for _, member := range f.Fields {
+		if member.Element {
+			all = append(all, member.Name)
+		}
+	}
+	return all
+}
+
 // JSON returns the compact JSON text of the fields, in their order. If a field contains no valid
 // value, it adds a problem to the field and returns an error.
 func (f *Form) JSON() (stdjson.RawMessage, error) {

@@ -59,10 +59,8 @@ func posted(f *form.Field) url.Values {
 			add(form.PrefixOpen+f.Pointer, fmt.Sprint(len(f.Fields)))
 		case f.Open:
 			add(form.PrefixOpen+f.Pointer, "")
-			for _, member := range f.Fields {
-				if member.Element { // the schema does not name it
-					add(form.PrefixOpen+f.Pointer, "="+member.Name)
-				}
+			for _, name := range f.Extras() {
+				add(form.PrefixOpen+f.Pointer, "="+name)
 			}
 		}
 		if f.Blank != "" {
