@@ -93,7 +93,8 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 		data, err = stdjson.Marshal(&c)
 	}
 	if err == nil && m.Kind() == jsonrpc.Response {
-		t.shared.retain(&sentResponse{topic: topic, session: c.Session, data: data, at: time.Now()})
+		t.shared.retain(&sentResponse{topic: topic, session: c.Session, principal: c.Principal, data: data,
+			at: time.Now()})
 	}
 	receivers, failed := t.shared.publish(topic, data)
 	if failed != nil { // perhaps a connection that broke while it was idle; a second copy has no effect

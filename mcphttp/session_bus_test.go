@@ -193,6 +193,7 @@ func TestBus_LostResponse(t *testing.T) {
 		"at the process that asked":    func(s *testStore) { s.report(asking) },
 		"at the process that responds": func(s *testStore) { s.report(sending) },
 		"while the bus fails":          func(s *testStore) { s.busFails.Store(false) },
+		"while the bus fails for long": func(s *testStore) { <-time.After(30 * time.Second); s.busFails.Store(false) },
 	}
 	for cause, repair := range causes {
 		t.Run(cause, func(t *testing.T) {
@@ -254,6 +255,46 @@ func TestBus_CopiesAreBounded(t *testing.T) {
 		const requests, copies = 20, 2 * 8
 		if got := f.store.published.Load() - before; got != requests+copies {
 			t.Errorf("got %d messages, want %d requests for copies and %d copies", got, requests, copies)
+		}
+		f.store.drops.Store(false)
+	})
+}
+
+// A process keeps responses for copies within the bounds of all sessions and of a principal, and for as
+// long as a process waits for them.
+func TestBus_KeptResponsesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.at(1)
+		quiet := f.initialize(june2025, "Authorization: quiet")
+		unknown := json.RawMessage(`"AAAAAAAA-` + strings.Repeat("A", 26) + `"`)
+		f.store.drops.Store(true)
+		quiet.send(answerTo(unknown, "quiet"))
+		respond := func(principal string, sessions int) {
+			for range sessions {
+				f.initialize(june2025, "Authorization: "+principal).send(answerTo(unknown, strings.Repeat("x", 900<<10)))
+			}
+		}
+		copies := func() int32 {
+			before := f.store.published.Load()
+			f.store.report(0) // the only process that used the bus
+			<-time.After(2 * time.Second)
+			return f.store.published.Load() - before - 1 // the request for copies
+		}
+		const each = 4 // of a principal, in 4 MiB
+		respond("noisy", 2*each)
+		if got := copies(); got != 1+each {
+			t.Errorf("got %d copies, want 1 of the quiet principal and %d of the noisy principal", got, each)
+		}
+		for _, principal := range []string{"another", "third"} {
+			respond(principal, each)
+		}
+		if got := copies(); got != 2*each+1 {
+			t.Errorf("got %d copies, want the %d that fit into 8 MiB", got, 2*each+1)
+		}
+		<-time.After(10 * time.Minute)
+		if got := copies(); got != 0 {
+			t.Errorf("got %d copies after 10 minutes, want none", got)
 		}
 		f.store.drops.Store(false)
 	})

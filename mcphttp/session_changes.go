@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -24,9 +25,19 @@ const (
 // processOrigin distinguishes the servers of this process from those of other processes.
 var processOrigin = rand.Text()
 
-// originOf identifies a server. Its handlers ignore changes that come from it, which its subscriptions
-// know already.
-func originOf(h mcp.Handler) string { return fmt.Sprintf("%s %p", processOrigin, h) }
+// originOf identifies the server that h uses. Its handlers ignore changes that come from it, which its
+// subscriptions know already.
+func originOf(h mcp.Handler) string {
+	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
+		h = w.Unwrap(driver.Wrapped{})
+	}
+	server, _ := h.(*mcp.Server) // the value of another handler may contain secrets
+	return fmt.Sprintf("%s %p", processOrigin, server)
+}
+
+type wrapper interface {
+	Unwrap(_ driver.Wrapped) mcp.Handler
+}
 
 // announced is a message to all processes about changes at a server.
 type announced struct {
@@ -67,6 +78,9 @@ func (t *sessions) sendChanges() {
 	x := &t.shared
 	for {
 		x.mu.Lock()
+		if x.ended {
+			x.changes = nil
+		}
 		n := min(len(x.changes), changesPerMessage)
 		m := announced{x.origin, x.changes[:n]}
 		x.changes, x.relaying = x.changes[n:], nil
@@ -83,7 +97,7 @@ func (t *sessions) sendChanges() {
 			x.mu.Lock()
 			defer x.mu.Unlock()
 			x.changes = []change{{}}
-			if !x.ended {
+			if x.relaying == nil && !x.ended {
 				x.relaying = time.AfterFunc(repeatPause, t.sendChanges)
 			}
 			return

@@ -218,7 +218,11 @@ func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) 
 	a.stream.detach(conn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a.connected--; a.connected == 0 {
-		a.queue.setLimit(maxQueuedOffline)
+	if a.connected--; a.connected > 0 {
+		return
+	}
+	a.queue.setLimit(maxQueuedOffline)
+	if s.standalone == a && a.queue.isClosed() { // another process opened a stream when the client left
+		go s.detach(a)
 	}
 }

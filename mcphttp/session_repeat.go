@@ -4,6 +4,7 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
@@ -13,20 +14,20 @@ const (
 	// repeatPause is the time between two attempts to send responses again. Losses that are reported
 	// meanwhile are repaired together.
 	repeatPause = time.Second
-	// maxRepeats limits the copies of a response, so that copies which overflow the queue of a slow
+	// maxCopies limits the copies of a response, so that copies which overflow the queue of a slow
 	// process do not cause more copies forever.
-	maxRepeats = 8
-	// maxSent limits the responses that a process keeps for copies, in bytes, and maxSentBySession the
-	// responses of a session, so that a client cannot displace the responses of all others.
-	maxSent, maxSentBySession = 8 << 20, maxCarried
+	maxCopies = 8
+	// maxSent limits the responses that a process keeps for copies, in bytes. The bounds of a principal
+	// and of a session prevent a client from displacing the responses of all others.
+	maxSent, maxSentByPrincipal, maxSentBySession = 8 << 20, maxSent / 2, maxCarried
 )
 
 // A sentResponse is a response that this process passed on to the process that waits for it.
 type sentResponse struct {
-	topic, session string
-	data           []byte
-	at             time.Time
-	repeats        int // copies that were sent; guarded by sharedSessions.mu
+	topic, session, principal string
+	data                      []byte
+	at                        time.Time
+	copies                    atomic.Int32 // that were sent while the bus worked
 }
 
 // retain keeps a response, which may get lost, for as long as a process waits for a response.
@@ -34,13 +35,22 @@ func (x *sharedSessions) retain(r *sentResponse) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sent = slices.Insert(x.sent, 0, r) // the newest first
-	size, ofSession := 0, 0
+	size, ofPrincipal, ofSession := 0, 0, 0
 	x.sent = slices.DeleteFunc(x.sent, func(old *sentResponse) bool {
-		size += len(old.data)
+		if old.principal == r.principal {
+			ofPrincipal += len(old.data)
+			if ofPrincipal > maxSentByPrincipal {
+				return true
+			}
+		}
 		if old.session == r.session {
 			ofSession += len(old.data)
+			if ofSession > maxSentBySession {
+				return true
+			}
 		}
-		return size > maxSent || old.session == r.session && ofSession > maxSentBySession
+		size += len(old.data)
+		return size > maxSent
 	})
 }
 
@@ -83,7 +93,9 @@ func (t *sessions) repeat() {
 	}
 	for _, r := range due {
 		if err == nil && x.isDue(r) {
-			_, err = x.publish(r.topic, r.data)
+			if _, err = x.publish(r.topic, r.data); err == nil {
+				r.copies.Add(1)
+			}
 		}
 	}
 	if err != nil {
@@ -92,12 +104,11 @@ func (t *sessions) repeat() {
 	}
 }
 
-// isDue counts a copy of a response. It reports whether to send the copy.
+// isDue reports whether to send another copy of a response.
 func (x *sharedSessions) isDue(r *sentResponse) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	r.repeats++
-	return r.repeats <= maxRepeats && !x.ended
+	return r.copies.Load() < maxCopies && !x.ended
 }
 
 // publish sends a message to other processes.
