@@ -270,9 +270,10 @@ func TestBus_KeptResponsesAreBounded(t *testing.T) {
 		unknown := json.RawMessage(`"AAAAAAAA-` + strings.Repeat("A", 26) + `"`)
 		f.store.drops.Store(true)
 		quiet.send(answerTo(unknown, "quiet"))
+		large := answerTo(unknown, strings.Repeat("x", 900<<10))
 		respond := func(principal string, sessions int) {
 			for range sessions {
-				f.initialize(june2025, "Authorization: "+principal).send(answerTo(unknown, strings.Repeat("x", 900<<10)))
+				f.initialize(june2025, "Authorization: "+principal).send(large)
 			}
 		}
 		copies := func() int32 {
