@@ -36,7 +36,9 @@ type lease struct {
 	holder       string            // empty without a lease
 	began, until time.Time         // until: when the server stops its runs unless it renews the lease
 	holders      []string          // of all leases at the last renewal
+	gone         []string          // holders whose lease ended, as far as the server has seen them
 	ended        bool              // a lease ended, so there may be tasks to recover
+	unknown      bool              // tasks of unknown holders wait until the lease has lasted leaseTime
 	renewal      *time.Timer       // nil before the first lease
 	watcher      *time.Timer       // nil unless other servers hold leases
 	versions     map[string]uint64 // of tasks that are watched, as far as the server knows them
@@ -93,7 +95,25 @@ func (s *Server) isLost(ctx context.Context, j *job) (bool, error) {
 		return false, nil
 	}
 	holders, err := s.holders(ctx)
-	return err == nil && !slices.Contains(holders, j.Holder), err
+	return err == nil && s.hasEnded(j, holders), err
+}
+
+// hasEnded reports whether the holder of a task, which is not among the holders of leases, lost its
+// lease long enough ago to have ended its run. If the store lost its leases, a holder that this
+// server has not seen may run the task for the time of a lease. A queued run can be taken over at
+// any time, because its server changes the task before it starts the run.
+func (s *Server) hasEnded(j *job, holders []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.lease
+	switch {
+	case slices.Contains(holders, j.Holder):
+		return false
+	case !j.Started, j.Holder == "", slices.Contains(l.gone, j.Holder), time.Since(l.began) >= leaseTime:
+		return true
+	}
+	l.unknown = true
+	return false
 }
 
 func (s *Server) lacksLease() bool {
@@ -117,14 +137,21 @@ func (s *Server) renew(ctx context.Context) ([]string, error) {
 	l := &s.lease
 	switch {
 	case err == nil:
-		l.ended = l.ended || slices.ContainsFunc(l.holders, func(h string) bool { return !slices.Contains(holders, h) })
+		for _, h := range l.holders {
+			if !slices.Contains(holders, h) {
+				l.gone, l.ended = append(l.gone, h), true
+			}
+		}
+		if time.Since(l.began) >= leaseTime {
+			l.ended, l.gone, l.unknown = l.ended || l.unknown, nil, false
+		}
 		l.holders, l.until = holders, now.Add(ownTime)
 		if len(holders) > 1 && l.watcher == nil && !s.closed {
 			l.versions = map[string]uint64{}
 			l.watcher = time.AfterFunc(watchInterval, s.watch)
 		}
 	case errors.Is(err, ErrLeaseLost), !time.Now().Before(l.until):
-		l.holder, l.holders, l.ended = "", nil, true
+		l.gone, l.holder, l.holders, l.ended = []string{l.holder}, "", nil, true
 		for _, r := range s.runs {
 			s.stop(r, errLeaseLost)
 		}

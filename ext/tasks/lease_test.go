@@ -19,9 +19,10 @@ import (
 // connection.
 type sharedStore struct {
 	tasks.SharedStore
-	down     atomic.Bool // no operation works
-	renews   atomic.Bool // false: Renew does not work
-	slow     atomic.Bool // Renew takes a second
+	leases   *atomic.Value // of a tasks.SharedStore; of all servers
+	down     atomic.Bool   // no operation works
+	renews   atomic.Bool   // false: Renew does not work
+	slow     atomic.Bool   // Renew takes a second
 	versions atomic.Int32
 	updates  atomic.Int32
 }
@@ -29,12 +30,22 @@ type sharedStore struct {
 // shareMemory returns a store in memory as each of n servers sees it.
 func shareMemory(n int) []*sharedStore {
 	memory, _ := tasks.NewMemory().(tasks.SharedStore)
+	leases := new(atomic.Value)
+	leases.Store(memory)
 	all := make([]*sharedStore, n)
 	for i := range all {
-		all[i] = &sharedStore{SharedStore: memory}
+		all[i] = &sharedStore{SharedStore: memory, leases: leases}
 		all[i].renews.Store(true)
 	}
 	return all
+}
+
+// loseLeases removes all leases from the store.
+func (s *sharedStore) loseLeases() { s.leases.Store(tasks.NewMemory()) }
+
+func (s *sharedStore) leaseStore() tasks.SharedStore {
+	leases, _ := s.leases.Load().(tasks.SharedStore)
+	return leases
 }
 
 // pass lets time pass in a bubble of synctest.
@@ -57,6 +68,10 @@ func (s *sharedStore) Update(ctx context.Context, r tasks.Record) error {
 	return s.SharedStore.Update(ctx, r)
 }
 
+func (s *sharedStore) Hold(ctx context.Context, holder string, d time.Duration) error {
+	return s.leaseStore().Hold(ctx, holder, d)
+}
+
 func (s *sharedStore) Renew(ctx context.Context, holder string, d time.Duration) ([]string, error) {
 	if s.slow.Load() {
 		pass(time.Second)
@@ -64,7 +79,7 @@ func (s *sharedStore) Renew(ctx context.Context, holder string, d time.Duration)
 	if s.down.Load() || !s.renews.Load() {
 		return nil, errDown
 	}
-	return s.SharedStore.Renew(ctx, holder, d)
+	return s.leaseStore().Renew(ctx, holder, d)
 }
 
 func (s *sharedStore) Versions(ctx context.Context, ids []string) ([]uint64, error) {
@@ -269,6 +284,57 @@ func TestResultAfterLostLease(t *testing.T) {
 		}
 		closeServers(t, servers)
 	})
+}
+
+// When the store lost its leases but not its tasks, no server takes over a task while its owner may
+// run it. If the owner is gone, another server takes over the task after the time of a lease.
+func TestStoreLosesItsLeases(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			stores := shareMemory(3)
+			var running, runs, overlaps atomic.Int32
+			add := func(_ int, b *testServer) {
+				b.tool("run", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
+					runs.Add(1)
+					if running.Add(1) > 1 {
+						overlaps.Add(1)
+					}
+					defer running.Add(-1)
+					select {
+					case <-time.After(time.Hour):
+						return "ran", nil
+					case <-ctx.Done():
+						pass(5 * time.Second) // to end
+						return "", ctx.Err()
+					}
+				})
+			}
+			servers := startServers(t, stores[:1], add)
+			pass(5 * time.Second) // the first server renews its lease first
+			servers = append(servers, startServers(t, stores[1:2], add)...)
+			id := beginTask(t, connectClient(t, servers[1]), "run", nil).TaskID
+			pass(2 * time.Minute)
+			stores[0].loseLeases()
+			stores[1].down.Store(gone)
+			servers = append(servers, startServers(t, stores[2:], add)...) // has never seen the owner
+			a, c := connectClient(t, servers[0]), connectClient(t, servers[2])
+			for range 30 {
+				pass(time.Second)
+				getTask(t, a, id)
+				getTask(t, c, id)
+			}
+			pass(50 * time.Second)
+			if runs.Load() != 2 || overlaps.Load() != 0 {
+				t.Errorf("gone %t: %d runs, %d at the same time as another", gone, runs.Load(), overlaps.Load())
+			}
+			pass(time.Hour)
+			if got := getTask(t, c, id); got.Result.text() != "ran" {
+				t.Errorf("gone %t: got %+v", gone, got)
+			}
+			stores[1].down.Store(false)
+			closeServers(t, servers)
+		})
+	}
 }
 
 // A server that recovers its lease before another server took over its tasks continues them itself.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -26,7 +25,8 @@ func errNoTool(tool string) *mcp.Error {
 // runs again if its tool is [ToolOptions.Restartable], and fails otherwise.
 //
 // Other servers that share the store keep their tasks. Later, the server takes over the tasks of
-// each server whose lease ends, in the same way.
+// each server whose lease ends, in the same way. For a minute it leaves running tasks to servers
+// whose lease it has not seen, since a store may lose its leases while those servers run.
 //
 // Call Recover once, after the tools are registered and before the server serves. It returns an
 // error if the store cannot be read. Single records that cannot be read are logged and left
@@ -37,7 +37,7 @@ func (s *Server) Recover(ctx context.Context) error {
 		return fmt.Errorf("tasks: recover: %w", err)
 	}
 	for _, j := range working {
-		if slices.Contains(holders, j.Holder) || s.base.Err() != nil {
+		if !s.hasEnded(j, holders) || s.base.Err() != nil {
 			continue
 		}
 		err := s.recoverTask(ctx, j.Owner, j.ID, j.Holder)
@@ -56,8 +56,8 @@ func (s *Server) Recover(ctx context.Context) error {
 	return nil
 }
 
-// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner, ID and Holder
-// of the tasks that are working, with the holders of all leases. The tasks are recovered after the
+// loadUnfinished sets the deadlines of all unfinished tasks, and returns the Owner, ID, Holder and
+// Started of the tasks that are working, with the holders of all leases. The tasks are recovered after the
 // iteration, because a store may not allow both at once.
 func (s *Server) loadUnfinished(ctx context.Context) (working []*job, holders []string, err error) {
 	for r, err := range s.store.Unfinished(ctx) {
@@ -74,7 +74,8 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []*job, holders []
 			s.log.ErrorContext(ctx, "tasks: a task cannot be read and is left unchanged", "task", short(r.ID),
 				"error", err)
 		case j.Phase == phaseWorking:
-			working = append(working, &job{Record: Record{Owner: r.Owner, ID: r.ID}, state: state{Holder: j.Holder}})
+			working = append(working, &job{Record: Record{Owner: r.Owner, ID: r.ID},
+				state: state{Holder: j.Holder, Started: j.Started}})
 		}
 	}
 	holders, err = s.holders(ctx)

@@ -259,7 +259,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// snapshot copies a store as a killed process leaves it.
+// snapshot copies a store as a killed process leaves it. No other process may use the copy.
 func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 	t.Helper()
 	out := tasks.NewMemory()
@@ -273,7 +273,7 @@ func snapshot(t *testing.T, s tasks.Store) tasks.Store {
 			t.Fatal(err)
 		}
 	}
-	return out
+	return &interceptedStore{Store: out}
 }
 
 // A run that crashes each process is restarted maxRestarts times.

@@ -119,8 +119,8 @@ type Store interface {
 
 // A SharedStore is a [Store] that several servers may use at once, usually in several processes.
 // Each [Server] holds a lease, which it renews, and each task that runs names the holder. When the
-// lease of a server has ended, another server takes over its tasks. Leases need not be durable. A
-// single clock measures the time of all leases, such as the clock of the database.
+// lease of a server has ended, another server takes over its tasks. Leases must be as durable as the
+// tasks. A single clock measures the time of all leases, such as the clock of the database.
 type SharedStore interface {
 	Store
 	// Hold starts a lease that ends after the time d. holder is new: 1 to 64 letters and digits.
