@@ -122,6 +122,9 @@ func (s *Server) respond(ctx context.Context, owner, id string, responses inputR
 		if r == nil {
 			r = s.newRun(owner, id)
 		}
+		if r == nil && s.shared != nil {
+			return errShutdown // the lease is lost; no server would run the task
+		}
 		if j.Phase, ready = phaseWorking, r != nil; ready {
 			j.Started, j.Holder = r.running, r.holder
 		}

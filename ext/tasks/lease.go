@@ -98,17 +98,17 @@ func (s *Server) isLost(ctx context.Context, j *job) (bool, error) {
 	return err == nil && s.hasEnded(j, holders), err
 }
 
-// hasEnded reports whether the holder of a task, which is not among the holders of leases, lost its
-// lease long enough ago to have ended its run. If the store lost its leases, a holder that this
-// server has not seen may run the task for the time of a lease. A queued run can be taken over at
-// any time, because its server changes the task before it starts the run.
+// hasEnded reports whether no server runs a task that is working and does not run here, given the
+// holders of all leases. If the store lost its leases, a holder that this server has not seen may
+// run the task for the time of a lease. A queued run can be taken over at any time, because its
+// server changes the task before it starts the run.
 func (s *Server) hasEnded(j *job, holders []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.lease
 	switch {
 	case slices.Contains(holders, j.Holder):
-		return false
+		return j.Holder == l.holder
 	case !j.Started, j.Holder == "", slices.Contains(l.gone, j.Holder), time.Since(l.began) >= leaseTime:
 		return true
 	}
@@ -151,7 +151,7 @@ func (s *Server) renew(ctx context.Context) ([]string, error) {
 			l.watcher = time.AfterFunc(watchInterval, s.watch)
 		}
 	case errors.Is(err, ErrLeaseLost), !time.Now().Before(l.until):
-		l.gone, l.holder, l.holders, l.ended = []string{l.holder}, "", nil, true
+		l.holder, l.holders, l.ended = "", nil, true
 		for _, r := range s.runs {
 			s.stop(r, errLeaseLost)
 		}
@@ -187,9 +187,7 @@ func (s *Server) tick() {
 	defer s.active.Done()
 	if err := s.Recover(s.base); err != nil {
 		s.log.Error("tasks: the tasks of another server could not be taken over; trying again", "error", err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lease.ended = true
+		s.recoverLater()
 	}
 }
 

@@ -23,6 +23,9 @@ type sharedStore struct {
 	down     atomic.Bool   // no operation works
 	renews   atomic.Bool   // false: Renew does not work
 	slow     atomic.Bool   // Renew takes a second
+	refuses  atomic.Bool   // Hold does not work
+	late     atomic.Bool   // Update returns an error, and changes the record a second later
+	slowGet  atomic.Int32  // the number of the next Get that takes 15 seconds
 	versions atomic.Int32
 	updates  atomic.Int32
 }
@@ -57,6 +60,9 @@ func (s *sharedStore) Get(ctx context.Context, owner, id string) (tasks.Record, 
 	if s.down.Load() {
 		return tasks.Record{}, errDown
 	}
+	if s.slowGet.Add(-1) == 0 {
+		pass(15 * time.Second)
+	}
 	return s.SharedStore.Get(ctx, owner, id)
 }
 
@@ -64,11 +70,18 @@ func (s *sharedStore) Update(ctx context.Context, r tasks.Record) error {
 	if s.down.Load() {
 		return errDown
 	}
+	if s.late.Load() {
+		time.AfterFunc(time.Second, func() { _ = s.SharedStore.Update(context.WithoutCancel(ctx), r) })
+		return errDown
+	}
 	s.updates.Add(1)
 	return s.SharedStore.Update(ctx, r)
 }
 
 func (s *sharedStore) Hold(ctx context.Context, holder string, d time.Duration) error {
+	if s.refuses.Load() {
+		return errDown
+	}
 	return s.leaseStore().Hold(ctx, holder, d)
 }
 
@@ -323,6 +336,9 @@ func TestStoreLosesItsLeases(t *testing.T) {
 				getTask(t, a, id)
 				getTask(t, c, id)
 			}
+			if !gone && runs.Load() != 2 {
+				t.Errorf("%d runs, want the owner to run the task again soon", runs.Load())
+			}
 			pass(50 * time.Second)
 			if runs.Load() != 2 || overlaps.Load() != 0 {
 				t.Errorf("gone %t: %d runs, %d at the same time as another", gone, runs.Load(), overlaps.Load())
@@ -335,6 +351,66 @@ func TestStoreLosesItsLeases(t *testing.T) {
 			closeServers(t, servers)
 		})
 	}
+}
+
+// acceptance answers the task of startAsking.
+var acceptance = object{"q.1": object{"action": "accept", "content": object{"value": "x"}}}
+
+// startAsking starts a server whose task asks a question, and returns the task and its client.
+func startAsking(t *testing.T, stores []*sharedStore, runs *atomic.Int32) ([]*testServer, *mcptest.Client, string) {
+	t.Helper()
+	servers := startServers(t, stores, func(_ int, b *testServer) {
+		b.tool("ask", &tasks.ToolOptions{Restartable: true}, func(ctx context.Context) (string, error) {
+			runs.Add(1)
+			return mcp.Ask[string](ctx, "q", "?", nil)
+		})
+	})
+	c := connectClient(t, servers[0])
+	id := beginTask(t, c, "ask", nil).TaskID
+	pass(12 * time.Second)
+	return servers, c, id
+}
+
+// A change that the store makes after it returned an error leaves no task without a run, also if
+// no client reads the task.
+func TestStoreChangesTaskLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := shareMemory(1)
+		var runs atomic.Int32
+		servers, c, id := startAsking(t, stores, &runs)
+		params := object{"taskId": id, "inputResponses": acceptance}
+		stores[0].late.Store(true)
+		_, err := c.Try("tasks/update", params)
+		wantCode(t, "an answer that the store does not confirm", err, mcp.CodeInternalError)
+		stores[0].late.Store(false)
+		pass(15 * time.Second)
+		if runs.Load() != 2 {
+			t.Errorf("%d runs, want 2", runs.Load())
+		}
+		closeServers(t, servers)
+	})
+}
+
+// An answer that reaches a server that lost its lease is refused, and accepted later.
+func TestAnswerWithoutLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := shareMemory(1)
+		var runs atomic.Int32
+		servers, c, id := startAsking(t, stores, &runs)
+		params := object{"taskId": id, "inputResponses": acceptance}
+		stores[0].refuses.Store(true)
+		stores[0].loseLeases()
+		stores[0].slowGet.Store(2) // when the task is about to change
+		_, err := c.Try("tasks/update", params)
+		wantCode(t, "an answer without a lease", err, mcp.CodeBusy)
+		stores[0].refuses.Store(false)
+		pass(15 * time.Second)
+		c.Call("tasks/update", params)
+		if got := finalTask(t, c, id); got.Result.text() != "x" || runs.Load() != 2 {
+			t.Errorf("%d runs, got %+v", runs.Load(), got)
+		}
+		closeServers(t, servers)
+	})
 }
 
 // A server that recovers its lease before another server took over its tasks continues them itself.

@@ -37,7 +37,7 @@ func (s *Server) Recover(ctx context.Context) error {
 		return fmt.Errorf("tasks: recover: %w", err)
 	}
 	for _, j := range working {
-		if !s.hasEnded(j, holders) || s.base.Err() != nil {
+		if s.hasRun(j.ID) || !s.hasEnded(j, holders) {
 			continue
 		}
 		err := s.recoverTask(ctx, j.Owner, j.ID, j.Holder)
@@ -46,9 +46,9 @@ func (s *Server) Recover(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("tasks: recover: %w", context.Cause(ctx))
 		default: // readHead or tick tries again
-			s.mu.Lock()
-			s.lease.ended = s.lease.ended || !errors.Is(err, errRecord)
-			s.mu.Unlock()
+			if !errors.Is(err, errRecord) {
+				s.recoverLater()
+			}
 			s.log.ErrorContext(ctx, "tasks: a task could not be recovered", "task", short(j.ID), "error", err)
 		}
 	}
@@ -129,9 +129,19 @@ func (s *Server) startChanged(r *run, j *job, ready bool, err error) {
 	case errors.Is(err, errUncertain) && ready:
 	case err != nil || !ready:
 		s.endRun(r)
+		if err != nil && !errors.Is(err, errTooLarge) { // the store may make the change later
+			s.recoverLater()
+		}
 		return
 	case r.running:
 		r.job = j
 	}
 	s.startRun(r)
+}
+
+// recoverLater makes tick recover tasks.
+func (s *Server) recoverLater() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lease.ended = true
 }
