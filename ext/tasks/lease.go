@@ -23,6 +23,9 @@ const (
 	ownTime = leaseTime - renewInterval
 	// watchInterval is the time between two searches for changes by other servers.
 	watchInterval = time.Second
+	// failurePause is how long calls share an error of the store instead of trying in turn: short for
+	// a person, and long enough for all calls that waited.
+	failurePause = time.Second
 	// maxVersions is the number of tasks whose versions are read at once.
 	maxVersions = 1000
 )
@@ -50,13 +53,57 @@ func (s *Server) join(ctx context.Context) error {
 	if !s.lacksLease() {
 		return nil
 	}
-	s.leasing.Lock()
-	defer s.leasing.Unlock()
+	_, err := s.withLease(ctx, func(context.Context) ([]string, error) { return nil, nil })
+	return err
+}
+
+// holders returns the holders of all leases; none if the store is not shared. A server holds its
+// lease before it holds a task. So if holders, called after a task was read, lacks the holder of
+// the task, the lease of the task has ended.
+func (s *Server) holders(ctx context.Context) ([]string, error) {
+	if s.shared == nil {
+		return nil, nil
+	}
+	return s.withLease(ctx, s.renew)
+}
+
+// withLease requests a lease if the server has none, and calls use. Concurrent calls wait for each
+// other, and share an error for a time. If ctx ends, withLease returns, and its attempt continues.
+func (s *Server) withLease(ctx context.Context, use func(context.Context) ([]string, error)) ([]string, error) {
+	select {
+	case s.leasing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	var holders []string
+	attempt := make(chan error, 1)
+	go func() { // ends after storeTimeout at the latest; leave waits for it
+		defer func() { <-s.leasing }()
+		if time.Since(s.failed) >= failurePause {
+			ctx, cancel := storeContext(ctx)
+			defer cancel()
+			if s.failure = s.request(ctx); s.failure == nil {
+				holders, s.failure = use(ctx)
+			}
+			if s.failure != nil && !errors.Is(s.failure, ErrLeaseLost) {
+				s.failed = time.Now()
+			}
+		}
+		attempt <- s.failure
+	}()
+	select {
+	case err := <-attempt:
+		return holders, err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// request requests a lease if the server has none. The caller holds leasing.
+func (s *Server) request(ctx context.Context) error {
 	if !s.lacksLease() {
 		return nil
 	}
-	ctx, cancel := storeContext(ctx)
-	defer cancel()
 	holder, now := rand.Text(), time.Now()
 	if err := s.shared.Hold(ctx, holder, leaseTime); err != nil {
 		return fmt.Errorf("request a lease: %w", err)
@@ -69,18 +116,6 @@ func (s *Server) join(ctx context.Context) error {
 	s.mu.Unlock()
 	_, err := s.renew(ctx)
 	return err
-}
-
-// holders returns the holders of all leases; none if the store is not shared. A server holds its
-// lease before it holds a task. So if holders, called after a task was read, lacks the holder of
-// the task, the lease of the task has ended.
-func (s *Server) holders(ctx context.Context) ([]string, error) {
-	if err := s.join(ctx); err != nil || s.shared == nil {
-		return nil, err
-	}
-	s.leasing.Lock()
-	defer s.leasing.Unlock()
-	return s.renew(ctx)
 }
 
 // isLost reports whether no server runs a task that is working and does not run here.
@@ -161,7 +196,7 @@ func (s *Server) renew(ctx context.Context) ([]string, error) {
 
 // tick, called by a timer, renews the lease and recovers the tasks of servers whose lease ended.
 func (s *Server) tick() {
-	s.leasing.Lock()
+	s.leasing <- struct{}{}
 	ctx, cancel := context.WithTimeout(context.Background(), renewInterval)
 	if _, err := s.renew(ctx); err != nil && !errors.Is(err, errLeaseLost) { // known to be lost
 		s.log.Error("tasks: the lease could not be renewed", "error", err)
@@ -180,7 +215,7 @@ func (s *Server) tick() {
 		s.lease.renewal.Reset(renewInterval)
 	}
 	s.mu.Unlock()
-	s.leasing.Unlock()
+	<-s.leasing
 	if !recovers {
 		return
 	}
@@ -194,8 +229,8 @@ func (s *Server) tick() {
 // leave ends the lease of a closed server. A young lease lasts until all other servers have seen
 // it, because they recover its tasks when they miss it.
 func (s *Server) leave() {
-	s.leasing.Lock()
-	defer s.leasing.Unlock()
+	s.leasing <- struct{}{}
+	defer func() { <-s.leasing }()
 	s.mu.Lock()
 	l := &s.lease
 	holder, rest := l.holder, time.Duration(0)

@@ -24,6 +24,7 @@ type sharedStore struct {
 	renews   atomic.Bool   // false: Renew does not work
 	slow     atomic.Bool   // Renew takes a second
 	refuses  atomic.Bool   // Hold does not work
+	refusal  atomic.Int64  // how long Hold takes meanwhile
 	late     atomic.Bool   // Update returns an error, and changes the record a second later
 	slowGet  atomic.Int32  // the number of the next Get that takes 15 seconds
 	versions atomic.Int32
@@ -80,6 +81,7 @@ func (s *sharedStore) Update(ctx context.Context, r tasks.Record) error {
 
 func (s *sharedStore) Hold(ctx context.Context, holder string, d time.Duration) error {
 	if s.refuses.Load() {
+		pass(time.Duration(s.refusal.Load()))
 		return errDown
 	}
 	return s.leaseStore().Hold(ctx, holder, d)
@@ -351,6 +353,50 @@ func TestStoreLosesItsLeases(t *testing.T) {
 			closeServers(t, servers)
 		})
 	}
+}
+
+// Calls that need a lease wait for a store that fails slowly once, not one after the other, and not
+// longer than their context.
+func TestLeaseIsRefusedSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shareMemory(1)[0]
+		s.refuses.Store(true)
+		s.refusal.Store(int64(100 * time.Millisecond))
+		b := newTestServer(t, &tasks.Options{Store: s}, nil)
+		b.tool("run", nil, func(context.Context) (string, error) { return "ran", nil })
+		c := connectClient(t, b)
+		calls := make([]*mcptest.Pending, 30)
+		for i := range calls {
+			calls[i] = c.Send("tools/call", object{"name": "run"})
+		}
+		pass(150 * time.Millisecond)
+		for _, p := range calls {
+			if !p.Answered() {
+				t.Fatal("a call waits for more than one attempt")
+			}
+			wantCode(t, "a call without a lease", p.Wait().Error, mcp.CodeInternalError)
+		}
+		pass(2 * time.Second)
+		s.refusal.Store(int64(20 * time.Second))
+		began := time.Now()
+		var recovered sync.WaitGroup
+		for range 2 {
+			recovered.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := b.Recover(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > time.Second {
+					t.Errorf("Recover returned %v after %v, want the end of its context", err, time.Since(began))
+				}
+			})
+		}
+		recovered.Wait()
+		pass(30 * time.Second)
+		s.refuses.Store(false)
+		if got := finalTask(t, c, beginTask(t, c, "run", nil).TaskID); got.Result.text() != "ran" {
+			t.Errorf("got %+v", got)
+		}
+		b.closeServer(t)
+	})
 }
 
 // acceptance answers the task of startAsking.

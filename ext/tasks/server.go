@@ -107,7 +107,9 @@ type Server struct {
 	// lock held for writing each task is either stored or reserved, not both.
 	creating sync.RWMutex
 
-	leasing sync.Mutex // held while the lease is requested, renewed or ended
+	leasing chan struct{} // a semaphore, held while the lease is requested, renewed or ended
+	failure error         // of the last attempt, at the time failed; guarded by leasing
+	failed  time.Time
 
 	mu          sync.Mutex // guards the fields below
 	lease       lease
@@ -140,6 +142,7 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal,
 		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
+	t.leasing = make(chan struct{}, 1)
 	t.base, t.end = context.WithCancelCause(context.Background())
 	t.deadlines.sweep, t.deadlines.byID = t.sweep, map[string]*deadline{}
 	serve := mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
