@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -595,5 +597,24 @@ func TestServerAlone(t *testing.T) {
 			t.Errorf("%d searches for changes and %d updates, want 0 and 1", versions, updates)
 		}
 		closeServers(t, servers)
+	})
+}
+
+// A server with the default store holds no lease, so that it can be collected without Close.
+func TestServerIsCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dropped := func() weak.Pointer[tasks.Server] {
+			s := tasks.NewServer(mcp.NewServer("test", "1", nil), nil)
+			if err := s.Recover(t.Context()); err != nil {
+				t.Error(err)
+			}
+			return weak.Make(s)
+		}()
+		pass(5 * time.Minute) // Recover deletes expired tasks after a minute
+		runtime.GC()
+		runtime.GC()
+		if dropped.Value() != nil {
+			t.Error("the server is still in memory")
+		}
 	})
 }

@@ -136,9 +136,9 @@ func NewServer(s *mcp.Server, opts *Options) *Server {
 	if err := t.opts.validate(); err != nil {
 		panic("tasks: NewServer: " + err.Error())
 	}
+	t.shared, _ = t.opts.Store.(SharedStore) // nil for the default store, which no other server uses
 	t.opts.fillDefaults()
 	t.store, t.log = t.opts.Store, t.opts.Logger
-	t.shared, _ = t.store.(SharedStore)
 	t.queue = fairQueue{max: t.opts.MaxRunning, maxPerOwner: t.opts.MaxRunningPerPrincipal,
 		owners: map[string]*ownerQueue{}}
 	t.reading = make(chan struct{}, maxReading)
