@@ -39,9 +39,8 @@ type lease struct {
 	holder       string            // empty without a lease
 	began, until time.Time         // until: when the server stops its runs unless it renews the lease
 	holders      []string          // of all leases at the last renewal
-	gone         []string          // holders whose lease ended, as far as the server has seen them
 	ended        bool              // a lease ended, so there may be tasks to recover
-	unknown      bool              // tasks of unknown holders wait until the lease has lasted leaseTime
+	waiting      bool              // there are tasks to recover when the lease has lasted leaseTime
 	renewal      *time.Timer       // nil before the first lease
 	watcher      *time.Timer       // nil unless other servers hold leases
 	versions     map[string]uint64 // of tasks that are watched, as far as the server knows them
@@ -134,9 +133,9 @@ func (s *Server) isLost(ctx context.Context, j *job) (bool, error) {
 }
 
 // hasEnded reports whether no server runs a task that is working and does not run here, given the
-// holders of all leases. If the store lost its leases, a holder that this server has not seen may
-// run the task for the time of a lease. A queued run can be taken over at any time, because its
-// server changes the task before it starts the run.
+// holders of all leases. If the store lost its leases, the holder may run the task for the time of a
+// lease. A queued run can be taken over at any time, because its server changes the task before it
+// starts the run.
 func (s *Server) hasEnded(j *job, holders []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,10 +143,10 @@ func (s *Server) hasEnded(j *job, holders []string) bool {
 	switch {
 	case slices.Contains(holders, j.Holder):
 		return j.Holder == l.holder
-	case !j.Started, j.Holder == "", slices.Contains(l.gone, j.Holder), time.Since(l.began) >= leaseTime:
+	case !j.Started, j.Holder == "", time.Since(l.began) >= leaseTime:
 		return true
 	}
-	l.unknown = true
+	l.waiting = true
 	return false
 }
 
@@ -172,13 +171,9 @@ func (s *Server) renew(ctx context.Context) ([]string, error) {
 	l := &s.lease
 	switch {
 	case err == nil:
-		for _, h := range l.holders {
-			if !slices.Contains(holders, h) {
-				l.gone, l.ended = append(l.gone, h), true
-			}
-		}
+		l.ended = l.ended || slices.ContainsFunc(l.holders, func(h string) bool { return !slices.Contains(holders, h) })
 		if time.Since(l.began) >= leaseTime {
-			l.ended, l.gone, l.unknown = l.ended || l.unknown, nil, false
+			l.ended, l.waiting = l.ended || l.waiting, false
 		}
 		l.holders, l.until = holders, now.Add(ownTime)
 		if len(holders) > 1 && l.watcher == nil && !s.closed {
