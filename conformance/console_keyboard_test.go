@@ -75,6 +75,7 @@ func TestConsoleKeyboard(t *testing.T) {
 	p.press("2", "2")
 	p.do("press Ctrl+Enter", chromedp.KeyEvent("\r", chromedp.KeyModifiers(controlKey)))
 	p.waitFor("the result", `document.querySelector("#result pre")?.textContent === "42"`)
+	p.waitFor("the end of the submission", `document.querySelector("#editor form[aria-busy]") === null`)
 	p.press("\x1b", "r")
 	p.waitFor("the second run", `document.querySelector("#run h3")?.textContent === "Run 2"`)
 	p.press("c")
@@ -134,8 +135,9 @@ func TestConsoleExploreWithoutScripts(t *testing.T) {
 	p.enter(`[id='f/a']`, "20")
 	p.enter(`[id='f/b']`, "22")
 	p.click("#editor [data-default]")
+	p.waitFor("the run", `document.readyState === "complete" && document.querySelector("#run h3") !== null`)
 	for !p.has("#result pre") {
-		p.click("[data-refresh]")
+		p.open(p.read(chromedp.Evaluate[string](`document.querySelector("[data-refresh]").href`)))
 	}
 	p.waitFor("the result", `document.querySelector("#result pre")?.textContent === "42"`)
 	p.open(base + "/traffic?q=method%3Atools%2Fcall")

@@ -107,7 +107,7 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 		err = errors.New("its process is gone")
 	}
 	if err != nil {
-		t.shared.log.error(ctx, "mcphttp: message to another process dropped", err)
+		t.shared.log.error(ctx, "mcphttp: message to another process not delivered", err)
 	}
 }
 
