@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/shell"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
@@ -135,6 +136,28 @@ func (x *terminalTest) keys(text string) {
 	}
 }
 
+// complete types a text, and presses Tab until the terminal shows the completion: on a busy machine the
+// shell may give up the first ones.
+func (x *terminalTest) complete(typed, want string) {
+	x.t.Helper()
+	x.keys(typed + "\t")
+	shown := make(chan struct{})
+	var again sync.WaitGroup
+	again.Go(func() {
+		for {
+			select {
+			case <-shown:
+				return
+			case <-time.After(2 * cmdutil.CompletionTimeout):
+				_, _ = x.master.WriteString("\t")
+			}
+		}
+	})
+	defer again.Wait()
+	defer close(shown)
+	x.expect(want)
+}
+
 // expect waits for text, after the text of the last call.
 func (x *terminalTest) expect(want string) {
 	x.t.Helper()
@@ -196,8 +219,8 @@ func TestShellOnATerminal(t *testing.T) {
 	for _, revision := range connect.Revisions() {
 		t.Run(revision, func(t *testing.T) {
 			x := stdioShell(t, serveEnv, "--revision", revision)
-			x.keys("incr\t\r")
-			x.expect("increment ")
+			x.complete("incr", "increment ")
+			x.keys("\r")
 			x.expect("\r\n1\r\n")
 			x.keys("\x1b[A\r") // the last line again: the server has kept its state
 			x.expect("\r\n2\r\n")
