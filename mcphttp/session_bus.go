@@ -40,6 +40,13 @@ type topic struct {
 // subscribe receives the messages of other processes from now on. It is called for each session and
 // subscription, so that a bus that failed is tried again.
 func (t *sessions) subscribe() *refusal {
+	if t.shared.bus == nil {
+		return nil
+	}
+	return t.join()
+}
+
+func (t *sessions) join() *refusal {
 	x := &t.shared
 	x.joining.Lock()
 	defer x.joining.Unlock()
@@ -48,9 +55,6 @@ func (t *sessions) subscribe() *refusal {
 		topics = append(topics, topic{changesTopic, t.receiveChanges})
 	}
 	for _, topic := range topics[len(x.leave):] {
-		if x.bus == nil {
-			return nil
-		}
 		stop, err := x.bus.Subscribe(context.Background(), topic.name, topic.receive)
 		if err != nil {
 			return x.failed(err)
