@@ -67,9 +67,18 @@ func (h *Handler) openRequest(head *head, msg *jsonrpc.Message) (*mcp.Request, *
 	return req, nil
 }
 
+// prepareListen prepares the serving of a subscription. It is a function of its own so that the
+// goroutine of an open subscription keeps a small stack.
+func (h *Handler) prepareListen(c *bodyCharge, msg *jsonrpc.Message) *refusal {
+	if no := h.sessions.subscribe(); no != nil {
+		return no
+	}
+	return h.keepParams(c, msg)
+}
+
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
 	if msg.Method == wire.MethodSubscriptionsListen {
-		if no := h.keepParams(&head.body, msg); no != nil {
+		if no := h.prepareListen(&head.body, msg); no != nil {
 			return no
 		}
 	}
@@ -86,9 +95,6 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	limit, caller := h.inFlight, head.body.caller
 	if isListen(req) {
 		limit, endsAt = h.listens, draining
-		if no := h.sessions.subscribe(); no != nil {
-			return no
-		}
 	}
 	streams := accepts(head.accept, typeEventStream)
 	if !streams && isListen(req) {
