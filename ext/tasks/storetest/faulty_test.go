@@ -25,6 +25,10 @@ type faulty struct {
 	leases  map[string]time.Time
 }
 
+// pause lets other goroutines act: each clause with a bug runs in a bubble of synctest, whose time
+// passes when all goroutines wait.
+func pause() { <-time.After(time.Millisecond) }
+
 func newFaulty(bug string) *faulty {
 	return &faulty{bug: bug, records: map[string]tasks.Record{}, deleted: map[string]bool{},
 		leases: map[string]time.Time{}}
@@ -85,7 +89,7 @@ func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
 	}
 	if f.has("concurrent creations both succeed") {
 		_, ok := f.get(r.Owner, r.ID)
-		time.Sleep(time.Millisecond)
+		pause()
 		if ok {
 			return tasks.ErrConflict
 		}
@@ -94,7 +98,7 @@ func (f *faulty) Create(ctx context.Context, r tasks.Record) error {
 		unlock := f.lock()
 		before := maps.Clone(f.records)
 		unlock()
-		time.Sleep(time.Millisecond)
+		pause()
 		defer func() {
 			defer f.lock()()
 			before[r.ID] = f.records[r.ID]
@@ -151,7 +155,7 @@ func (f *faulty) Update(ctx context.Context, r tasks.Record) error {
 	}
 	if f.has("concurrent updates both succeed") {
 		old, _ := f.get(r.Owner, r.ID)
-		time.Sleep(time.Millisecond)
+		pause()
 		if old.Version == r.Version {
 			defer f.lock()()
 			r.Version++
@@ -363,7 +367,7 @@ func (f *faulty) Renew(_ context.Context, holder string, d time.Duration) ([]str
 	end, held := f.leases[holder]
 	if f.has("Renew races with the end of the lease") {
 		unlock()
-		<-time.After(time.Millisecond)
+		pause()
 		unlock = f.lock()
 	}
 	defer unlock()
