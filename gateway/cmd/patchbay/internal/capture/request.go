@@ -52,7 +52,7 @@ func (r *Ring) Request(id uint64) (*Request, error) {
 	params, _ := rawjson.Get([]byte(text), "params")
 	_, hasAnswers := rawjson.Get(params, "inputResponses")
 	if _, hasState := rawjson.Get(params, "requestState"); hasAnswers || hasState ||
-		stringMember([]byte(text), "method") != x.Method {
+		rawjson.GetString([]byte(text), "method") != x.Method {
 		return nil, fmt.Errorf("exchange %d begins with answers to questions: send the request from Explore", id)
 	}
 	found := &Request{Server: x.Server, Method: x.Method, Params: ownParams(params, x.Name),

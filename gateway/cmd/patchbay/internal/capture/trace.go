@@ -209,10 +209,10 @@ func (c *connection) logMessage(params []byte) {
 	if plain, err := rawjson.Unquote(text); err == nil {
 		text = []byte(plain)
 	}
-	if logger := stringMember(params, "logger"); logger != "" {
+	if logger := rawjson.GetString(params, "logger"); logger != "" {
 		text = append([]byte(logger+": "), text...)
 	}
-	c.ring.logs(c.server, Message, stringMember(params, "level"), text)
+	c.ring.logs(c.server, Message, rawjson.GetString(params, "level"), text)
 }
 
 // withoutMessage takes an HTTP request or response without a message, such as the request for the
@@ -323,7 +323,7 @@ func askingKey(r *request, object []byte) string {
 // begin begins an exchange with the server.
 func (c *connection) begin(m *jsonrpc.Message, p *parts) uint64 {
 	if c.revision == "" {
-		c.revision = bounded(stringMember(p.meta, "io.modelcontextprotocol/protocolVersion"), maxText)
+		c.revision = bounded(rawjson.GetString(p.meta, "io.modelcontextprotocol/protocolVersion"), maxText)
 	}
 	x := Exchange{Hop: Upstream, Revision: c.revision, Server: c.server, Caller: c.caller, Method: m.Method,
 		Target: p.target, Trace: traceOf(p.meta), Queued: c.now, Sent: 1,
@@ -376,7 +376,7 @@ func (c *connection) respond(r *request, m *jsonrpc.Message) (status string) {
 	case status == StatusQuestion && len(c.asking) < maxPending:
 		c.asking[askingKey(r, m.Result)] = r.id
 	case r.method == driver.MethodInitialize:
-		c.revision = bounded(stringMember(m.Result, "protocolVersion"), maxText)
+		c.revision = bounded(rawjson.GetString(m.Result, "protocolVersion"), maxText)
 	case r.method == driver.MethodToolsList:
 		c.ring.mask.learn(c.server, m.Result)
 	}
@@ -403,18 +403,12 @@ func partsOf(params []byte) (p parts) {
 	return p
 }
 
-func stringMember(object []byte, name string) string {
-	raw, _ := rawjson.Get(object, name)
-	text, _ := rawjson.Unquote(raw)
-	return text
-}
-
 // traceOf returns the trace id in the trace context of a `_meta`.
 func traceOf(meta []byte) string {
 	if !bytes.Contains(meta, []byte("traceparent")) && !hasEscape(meta) {
 		return ""
 	}
-	_, rest, _ := strings.Cut(stringMember(meta, "traceparent"), "-")
+	_, rest, _ := strings.Cut(rawjson.GetString(meta, "traceparent"), "-")
 	id, _, _ := strings.Cut(rest, "-")
 	return bounded(id, maxText)
 }
