@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"runtime"
 	"slices"
@@ -19,7 +21,7 @@ import (
 // hundred tools results in a single notification.
 const coalesceDelay = 10 * time.Millisecond
 
-// The lists that have a notification of their change. Lists of resources and of templates share it.
+// The lists whose changes a server notifies of. Resources and templates share a notification.
 const (
 	listOfTools = iota
 	listOfPrompts
@@ -44,6 +46,7 @@ type subscriptions struct {
 	changed listChange // lists that changed since the last flush
 
 	relays []*func(method, uri string) // to other processes; replaced, not changed
+	origin string                      // random, from the first relay on
 }
 
 // changedHere reports the change of a list to the subscriptions and to other processes.
@@ -86,20 +89,24 @@ func (b *subscriptions) missed() {
 }
 
 // Relay implements [driver.Server].
-func (d *serverDriver) Relay(send func(method, uri string)) (announce func(method, uri string), stop func()) {
+func (d *serverDriver) Relay(
+	send func(method, uri string),
+) (announce func(method, uri string), origin string, stop func()) {
 	s := serverOf(d.handler)
 	if s == nil {
-		return nil, nil
+		return nil, "", nil
 	}
-	return s.changes.announce, s.changes.relay(send)
+	origin, stop = s.changes.relay(send)
+	return s.changes.announce, origin, stop
 }
 
 // relay passes changes to send until stop is called.
-func (b *subscriptions) relay(send func(method, uri string)) (stop func()) {
+func (b *subscriptions) relay(send func(method, uri string)) (origin string, stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.origin = cmp.Or(b.origin, rand.Text())
 	b.relays = append(slices.Clip(b.relays), &send)
-	return func() {
+	return b.origin, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		isOwn := func(relay *func(method, uri string)) bool { return relay == &send }
@@ -420,7 +427,8 @@ func isCoreFilter(member string) bool {
 }
 
 func (f SubscriptionFilter) lists() (c listChange) {
-	for i, wanted := range []bool{f.ToolsListChanged, f.PromptsListChanged, f.ResourcesListChanged} {
+	for i, wanted := range [...]bool{listOfTools: f.ToolsListChanged, listOfPrompts: f.PromptsListChanged,
+		listOfResources: f.ResourcesListChanged} {
 		if wanted {
 			c |= 1 << i
 		}

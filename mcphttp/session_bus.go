@@ -27,14 +27,8 @@ type carried struct {
 	Session   string             `json:"session,omitempty"` // the key of its record
 	Principal string             `json:"principal,omitempty"`
 	Message   stdjson.RawMessage `json:"message,omitempty"`
-	// Repeat names a process that may have lost responses, and asks for copies.
+	// Repeat asks for copies of responses that the named process may lack.
 	Repeat string `json:"repeat,omitempty"`
-}
-
-// A topic is a topic of the bus and the function that receives its messages.
-type topic struct {
-	name    string
-	receive func(payload []byte)
 }
 
 // subscribe receives the messages of other processes from now on. It is called for each session and
@@ -50,12 +44,16 @@ func (t *sessions) join() *refusal {
 	x := &t.shared
 	x.joining.Lock()
 	defer x.joining.Unlock()
-	topics := []topic{{processTopic + t.config.Process, t.receive}, {everyTopic, t.receive}}
+	topics := []string{processTopic + t.config.Process, everyTopic}
 	if x.announce != nil {
-		topics = append(topics, topic{changesTopic, t.receiveChanges})
+		topics = append(topics, changesTopic)
 	}
 	for _, topic := range topics[len(x.leave):] {
-		stop, err := x.bus.Subscribe(context.Background(), topic.name, topic.receive)
+		receive := t.receive
+		if topic == changesTopic {
+			receive = t.receiveChanges
+		}
+		stop, err := x.bus.Subscribe(context.Background(), topic, receive)
 		if err != nil {
 			return x.failed(err)
 		}
@@ -65,7 +63,7 @@ func (t *sessions) join() *refusal {
 }
 
 // elsewhere sends a message about a request that is not in progress here to the process that may know
-// the request. A message that no process receives is dropped, as if the request had ended.
+// the request. A message that no process receives is dropped, as after the end of the request.
 func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 	message := sessionContextFrom(ctx)
 	if message == nil || message.of.shared == nil {
@@ -118,15 +116,15 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 // receive handles a message of another process, without waiting.
 func (t *sessions) receive(payload []byte) {
 	var c carried
-	if payload == nil { // messages may have been lost, also requests for copies
+	switch {
+	case payload == nil: // the bus may have lost messages, also requests for copies
 		t.repeatSoon(true)
 		return
-	}
-	if stdjson.Unmarshal(payload, &c) != nil {
+	case stdjson.Unmarshal(payload, &c) != nil, c.Repeat == t.config.Process:
 		return
-	}
-	if c.Repeat != "" && c.Repeat != t.config.Process {
+	case c.Repeat != "":
 		t.repeatSoon(false)
+		return
 	}
 	m, err := jsonrpc.Decode(c.Message)
 	t.shared.mu.Lock()

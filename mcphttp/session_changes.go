@@ -2,14 +2,9 @@ package mcphttp
 
 import (
 	"context"
-	"crypto/rand"
 	stdjson "encoding/json"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcp/driver"
 )
 
 const (
@@ -22,24 +17,7 @@ const (
 	changesPerMessage = 64
 )
 
-// processOrigin distinguishes the servers of this process from those of other processes.
-var processOrigin = rand.Text()
-
-// originOf identifies the server that h uses. Its handlers ignore changes that come from it, which its
-// subscriptions know already.
-func originOf(h mcp.Handler) string {
-	for w, ok := h.(wrapper); ok; w, ok = h.(wrapper) {
-		h = w.Unwrap(driver.Wrapped{})
-	}
-	server, _ := h.(*mcp.Server) // the value of another handler may contain secrets
-	return fmt.Sprintf("%s %p", processOrigin, server)
-}
-
-type wrapper interface {
-	Unwrap(_ driver.Wrapped) mcp.Handler
-}
-
-// announced is a message to all processes about changes at a server.
+// announced is a message to all processes about changes at a server, which ignores its own messages.
 type announced struct {
 	Origin  string   `json:"origin"`
 	Changes []change `json:"changes"`
@@ -72,8 +50,8 @@ func (t *sessions) relay(method, uri string) {
 	}
 }
 
-// sendChanges sends the changes that wait. After a failure, it tries again to report that everything
-// may have changed.
+// sendChanges sends the changes that wait. After a failure, it tries again to report a change of
+// everything.
 func (t *sessions) sendChanges() {
 	x := &t.shared
 	for {
@@ -105,8 +83,8 @@ func (t *sessions) sendChanges() {
 	}
 }
 
-// receiveChanges notifies the subscriptions at this process of changes at other processes, and of all
-// changes if messages may have been lost.
+// receiveChanges notifies the subscriptions at this process of changes at other processes, and of a
+// change of everything if the bus lost messages.
 func (t *sessions) receiveChanges(payload []byte) {
 	m := announced{Changes: []change{{}}}
 	if payload != nil {

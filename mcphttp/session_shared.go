@@ -49,7 +49,7 @@ type sharedSessions struct {
 	unrelay  func()                   // ends the calls of relay; may be nil
 
 	mu        sync.Mutex          // guards the fields below
-	byKey     map[string]*session // those of the table, and those that are being restored
+	byKey     map[string]*session // sessions of the table, and sessions that are being restored
 	sent      []*sentResponse     // newest first
 	asks      bool                // the next repeat asks the other processes for copies
 	repeating *time.Timer         // calls repeat; nil if it is not due
@@ -89,8 +89,7 @@ func (t *sessions) share(h mcp.Handler, o *SessionOptions, x *sharedSessions) {
 	if x.bus = o.Bus; x.bus != nil {
 		t.config.Process = x.process + "-"
 		t.config.Elsewhere = t.elsewhere
-		x.origin = originOf(h)
-		x.announce, x.unrelay = mcp.Driver(h).Relay(t.relay)
+		x.announce, x.origin, x.unrelay = mcp.Driver(h).Relay(t.relay)
 	}
 }
 
@@ -139,7 +138,7 @@ func (x *sharedSessions) remove(s *session) {
 // create stores the record of a session that was initialized.
 func (t *sessions) create(s *session, conv *legacy.Session) *refusal {
 	p := s.shared
-	if no := t.subscribe(); no != nil || p == nil {
+	if no := t.subscribe(); no != nil || p == nil { // a session of HTTP+SSE is not shared, but learns of changes
 		return no
 	}
 	t.shared.add(s)

@@ -33,8 +33,9 @@ type Server[R, T, O any] interface {
 	// transport can pass the change on to other processes: the method of the notification, such as
 	// "notifications/tools/list_changed", and the URI of an updated resource. send must not wait.
 	// announce notifies the subscriptions of a change in another process, which is not passed to send;
-	// an empty method stands for all changes. The functions are nil if the handler is not a *mcp.Server.
-	Relay(send func(method, uri string)) (announce func(method, uri string), stop func())
+	// an empty method stands for all changes. origin is a random text that identifies the server. All are
+	// zero if the handler is not a *mcp.Server.
+	Relay(send func(method, uri string)) (announce func(method, uri string), origin string, stop func())
 }
 
 // Wrapped is the parameter of the method Unwrap of a handler that a transport puts in front of
