@@ -75,7 +75,7 @@ type SessionOptions struct {
 	// process that serves the request, if they arrive at another process. Responses that get lost on
 	// the way are sent again. If the handler is a [*mcp.Server], the Bus also carries announced changes of
 	// lists and resources to the subscriptions at other processes, of every revision. It needs a
-	// Store. Default: responses, cancellations and changes have no effect at another process.
+	// Store. Default: responses, cancellations and changes reach no other process.
 	Bus replica.Bus
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB

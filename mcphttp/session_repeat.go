@@ -63,8 +63,8 @@ func (x *sharedSessions) expire() {
 	})
 }
 
-// repeatSoon sends the responses of this process again. If asks, messages for this process may have
-// been lost, and the other processes are asked to do the same.
+// repeatSoon sends the responses of this process again. If asks, the bus may have lost messages for
+// this process, and it asks the other processes to do the same.
 func (t *sessions) repeatSoon(asks bool) {
 	x := &t.shared
 	x.mu.Lock()
@@ -75,7 +75,7 @@ func (t *sessions) repeatSoon(asks bool) {
 	}
 }
 
-// repeat sends copies of responses, which have no effect if the responses arrived. After a failure,
+// repeat sends copies of responses, which change nothing if the responses arrived. After a failure,
 // it tries again.
 func (t *sessions) repeat() {
 	x := &t.shared

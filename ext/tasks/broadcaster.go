@@ -44,7 +44,7 @@ func (b *broadcaster) subscribe(id string, l listener) (stop func()) {
 	}
 }
 
-// ids returns the tasks that have listeners.
+// ids returns the tasks with listeners.
 func (b *broadcaster) ids() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

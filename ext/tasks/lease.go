@@ -18,8 +18,8 @@ const (
 	leaseTime = time.Minute
 	// renewInterval is the time between two renewals of a lease.
 	renewInterval = 10 * time.Second
-	// ownTime is how long a server relies on its lease after it was renewed: its runs then have the
-	// rest of the lease to end.
+	// ownTime is how long a server relies on its lease after it was renewed: its runs then end
+	// within the rest of the lease.
 	ownTime = leaseTime - renewInterval
 	// watchInterval is the time between two searches for changes by other servers.
 	watchInterval = time.Second
@@ -31,7 +31,7 @@ const (
 )
 
 // errLeaseLost is the cause of a run whose task another server may run. It is an [mcp.ErrShutdown],
-// because the function of a tool has to do the same in both cases.
+// because the function of a tool must do the same in both cases.
 var errLeaseLost = fmt.Errorf("the server lost its lease, and another server may run the task: %w", mcp.ErrShutdown)
 
 // A lease is the lease of a server in a [SharedStore]. The server's mutex guards it.
@@ -40,13 +40,13 @@ type lease struct {
 	began, until time.Time         // until: when the server stops its runs unless it renews the lease
 	holders      []string          // of all leases at the last renewal
 	ended        bool              // a lease ended, so there may be tasks to recover
-	waiting      bool              // there are tasks to recover when the lease has lasted leaseTime
+	waiting      bool              // tasks must be recovered after leaseTime
 	renewal      *time.Timer       // nil before the first lease
 	watcher      *time.Timer       // nil unless other servers hold leases
 	versions     map[string]uint64 // of tasks that are watched, as far as the server knows them
 }
 
-// join requests a lease if the server shares its store and has no lease. A server joins before it
+// join requests a lease if the server shares its store and lacks a lease. A server joins before it
 // changes a task or waits for changes.
 func (s *Server) join(ctx context.Context) error {
 	if !s.lacksLease() {
@@ -58,7 +58,7 @@ func (s *Server) join(ctx context.Context) error {
 
 // holders returns the holders of all leases; none if the store is not shared. A server holds its
 // lease before it holds a task. So if holders, called after a task was read, lacks the holder of
-// the task, the lease of the task has ended.
+// the task, the lease of the task is over.
 func (s *Server) holders(ctx context.Context) ([]string, error) {
 	if s.shared == nil {
 		return nil, nil
@@ -66,7 +66,7 @@ func (s *Server) holders(ctx context.Context) ([]string, error) {
 	return s.withLease(ctx, s.renew)
 }
 
-// withLease requests a lease if the server has none, and calls use. Concurrent calls wait for each
+// withLease requests a lease if the server lacks a lease, and calls use. Concurrent calls wait for each
 // other, and share an error for a time. If ctx ends, withLease returns, and its attempt continues.
 func (s *Server) withLease(ctx context.Context, use func(context.Context) ([]string, error)) ([]string, error) {
 	select {
@@ -98,7 +98,7 @@ func (s *Server) withLease(ctx context.Context, use func(context.Context) ([]str
 	}
 }
 
-// request requests a lease if the server has none. The caller holds leasing.
+// request requests a lease if the server lacks a lease. The caller holds leasing.
 func (s *Server) request(ctx context.Context) error {
 	if !s.lacksLease() {
 		return nil
@@ -221,7 +221,7 @@ func (s *Server) tick() {
 	}
 }
 
-// leave ends the lease of a closed server. A young lease lasts until all other servers have seen
+// leave ends the lease of a closed server. A young lease lasts until all other servers saw
 // it, because they recover its tasks when they miss it.
 func (s *Server) leave() {
 	s.leasing <- struct{}{}
@@ -249,8 +249,8 @@ func (s *Server) leave() {
 	}
 }
 
-// watch, called by a timer, looks for changes by other servers of the tasks that run here or have
-// listeners.
+// watch, called by a timer, looks for changes by other servers of the tasks that run here or that
+// listeners wait for.
 func (s *Server) watch() {
 	s.mu.Lock()
 	if s.closed || len(s.lease.holders) <= 1 {

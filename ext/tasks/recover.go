@@ -83,7 +83,7 @@ func (s *Server) loadUnfinished(ctx context.Context) (working []*job, holders []
 }
 
 // recoverTask starts a run of a task that is working without a run, under the lease of a holder
-// that has ended.
+// that is over.
 func (s *Server) recoverTask(ctx context.Context, owner, id, holder string) error {
 	var r *run
 	ready := false

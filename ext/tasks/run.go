@@ -100,7 +100,7 @@ func (s *Server) endRun(r *run) {
 // removeRun removes a run unless the task is in another run already. The caller holds the mutex.
 func (s *Server) removeRun(r *run) {
 	if errors.Is(context.Cause(r.ctx), errLeaseLost) {
-		s.lease.ended = true // the server may have stored the task after others looked for its tasks
+		s.lease.ended = true // perhaps the server stored the task after others looked for its tasks
 	}
 	if s.runs[r.id] == r {
 		delete(s.runs, r.id)

@@ -119,7 +119,7 @@ type Store interface {
 
 // A SharedStore is a [Store] that several servers may use at once, usually in several processes.
 // Each [Server] holds a lease, which it renews, and each task that runs names the holder. When the
-// lease of a server has ended, another server takes over its tasks. Leases must be as durable as the
+// lease of a server is over, another server takes over its tasks. Leases must be as durable as the
 // tasks. A single clock measures the time of all leases, such as the clock of the database.
 type SharedStore interface {
 	Store
