@@ -76,6 +76,28 @@ func TestChanges_AtAnotherProcess(t *testing.T) {
 	})
 }
 
+// Handlers of the same server report each change once, although all of them relay the change.
+func TestChanges_HandlersOfTheSameServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, change := newChangingServer()
+		mcp.AddResource(server, &mcp.Resource{URI: "test://a", Name: "a"},
+			func(context.Context, string) (string, error) { return "", nil })
+		f := startReplicas(t, server, nil)
+		for process := range f.handlers { // so that each subscribes to the bus
+			f.at(process)
+			f.initialize(november2025)
+		}
+		s := f.initialize(november2025)
+		events := f.stream(s.get(t.Context()))
+		events.skipFirstEvent(november2025)
+		s.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
+		server.ResourceUpdated("test://a")
+		<-time.After(time.Second)
+		change()
+		want(t, []*stream{events}, updated, toolsChanged)
+	})
+}
+
 // Changes that may have been lost are reported as changes of everything.
 func TestChanges_Lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
