@@ -76,25 +76,34 @@ func TestChanges_AtAnotherProcess(t *testing.T) {
 	})
 }
 
-// Handlers of the same server report each change once, although all of them relay the change.
+// A server ignores the changes that its own handlers relay, also when they arrive late.
 func TestChanges_HandlersOfTheSameServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, change := newChangingServer()
-		mcp.AddResource(server, &mcp.Resource{URI: "test://a", Name: "a"},
-			func(context.Context, string) (string, error) { return "", nil })
+		server, _ := newChangingServer()
+		for _, uri := range []string{"test://a", "test://b"} {
+			mcp.AddResource(server, &mcp.Resource{URI: uri, Name: uri},
+				func(context.Context, string) (string, error) { return "", nil })
+		}
 		f := startReplicas(t, server, nil)
+		var s *testSession
 		for process := range f.handlers { // so that each subscribes to the bus
 			f.at(process)
-			f.initialize(november2025)
+			s = f.initialize(november2025)
 		}
-		s := f.initialize(november2025)
-		events := f.stream(s.get(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		events := f.stream(s.get(ctx))
 		events.skipFirstEvent(november2025)
-		s.send(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"test://a"}}`)
+		for _, uri := range []string{"test://a", "test://b"} {
+			s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":%q}}`, uri))
+		}
+		f.store.busFails.Store(true)
 		server.ResourceUpdated("test://a")
-		<-time.After(time.Second)
-		change()
-		want(t, []*stream{events}, updated, toolsChanged)
+		synctest.Wait()
+		f.store.busFails.Store(false)
+		<-time.After(5 * time.Second) // the handlers relay the change again
+		server.ResourceUpdated("test://b")
+		want(t, []*stream{events}, updated, `"test://b"`)
 	})
 }
 
