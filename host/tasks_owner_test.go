@@ -332,3 +332,31 @@ func FuzzTaskID(f *testing.F) {
 		}
 	})
 }
+
+// The tasks of a caller that starts too many are forgotten, the first task first, for operators as well.
+func TestOperatorSeesTheLatestTasks(t *testing.T) {
+	const most = 200
+	on := mcptest.Combination{Transport: mcptest.InMemory, Revision: mcptest.Modern}
+	h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, on)
+	c, op := mcptest.Dial(t, h.For(person("ada")), on, answering()), h.Operator()
+	start(t, c, "a__nap")
+	first := op.Tasks.Tasks()[0].ID
+	if _, _, err := op.Task(t.Context(), first, "tasks/get"); err != nil {
+		t.Errorf("the first task: %v", err)
+	}
+	for range most {
+		start(t, c, "a__nap")
+	}
+	all := op.Tasks.Tasks()
+	if len(all) != most {
+		t.Errorf("got %d tasks, want %d", len(all), most)
+	}
+	if _, _, err := op.Task(t.Context(), first, "tasks/get"); !errors.Is(err, operator.ErrNoTask) {
+		t.Errorf("the first of %d tasks: got %v, want ErrNoTask", most+1, err)
+	}
+	for i := range all {
+		if now, _, err := op.Task(t.Context(), all[i].ID, "tasks/get"); err != nil || now.ID != all[i].ID {
+			t.Fatalf("task %d: got %+v, %v", i, now, err)
+		}
+	}
+}

@@ -31,14 +31,23 @@ func (c *Caller) note(t *Task, raw []byte, created bool) {
 	defer c.mu.Unlock()
 	own := c.issued.Get(c.Principal)
 	if own == nil {
-		c.issued.Max, own = maxIssuers, &lru.Map[Ref, known]{Max: maxIssuedTasks}
+		forget := func(_ Ref, k *known) { delete(c.byID, k.ID) }
+		c.issued.Max, c.issued.OnEvict = maxIssuers, func(_ string, own *lru.Map[Ref, known]) { own.All(forget) }
+		own = &lru.Map[Ref, known]{Max: maxIssuedTasks, OnEvict: forget}
 		c.issued.Put(c.Principal, own)
 	}
 	k, text := own.Get(t.listKey()), func(key string) string { return shortened(jsonscan.GetString(raw, key)) }
 	if k == nil || created {
+		if k != nil {
+			delete(c.byID, k.ID)
+		}
 		k = &known{status.Task{ID: rand.Text(), Handle: t.Handle, TaskID: t.ID, Server: t.Server, Tool: t.Tool,
 			Owner: c.Owner, Created: time.Now()}, t.Ref}
 		own.Put(t.listKey(), k)
+		if c.byID == nil {
+			c.byID = map[string]*known{}
+		}
+		c.byID[k.ID] = k
 	}
 	k.Status, k.Message, k.Checked = text("status"), text("statusMessage"), time.Now()
 	k.HasResult = k.Status == taskCompleted || k.Status == taskFailed
@@ -70,23 +79,17 @@ func shortened(text string) string {
 	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), most)], ""))
 }
 
-// all returns the tasks that have not expired. The caller locks the table.
-func (t *Table) all() (found []*known) {
-	t.issued.All(func(_ string, own *lru.Map[Ref, known]) {
-		own.All(func(_ Ref, k *known) {
-			if k.Expires.IsZero() || time.Now().Before(k.Expires) {
-				found = append(found, k)
-			}
-		})
-	})
-	return found
-}
+// isExpired reports whether the server may have deleted the task.
+func (k *known) isExpired() bool { return !k.Expires.IsZero() && !time.Now().Before(k.Expires) }
 
 // Tasks returns the tasks of all callers; see [operator.Tasks].
 func (t *Table) Tasks() (all []status.Task) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, k := range t.all() {
+	for _, k := range t.byID {
+		if k.isExpired() {
+			continue
+		}
 		if w := t.waits[k.Owner.Key()+"\n"+k.Handle]; w != nil && w.open != nil {
 			k.Question = questionOf(w.open) // a server of 2025-11-25 asks the caller that waits for the result
 		}
@@ -102,17 +105,17 @@ func (t *Table) Tasks() (all []status.Task) {
 // 2025-11-25, which receives questions only with the result.
 func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _ json.RawMessage, err error) {
 	t.mu.Lock()
-	all := t.all()
-	n := slices.IndexFunc(all, func(k *known) bool { return k.ID == id })
-	if n >= 0 {
-		now = all[n].Task
+	k := t.byID[id]
+	isHeld := k != nil && !k.isExpired()
+	if isHeld {
+		now = k.Task
 	}
 	t.mu.Unlock()
-	if n < 0 {
+	if !isHeld {
 		return now, nil, operator.ErrNoTask
 	}
-	c := t.For(all[n].Owner)
-	about, err := c.Open(all[n].Handle)
+	c := t.For(now.Owner)
+	about, err := c.Open(now.Handle)
 	if err != nil { // the caller may no longer use the server
 		return now, nil, operator.ErrNoTask
 	}
@@ -130,7 +133,7 @@ func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _
 		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		now = all[n].Task
+		now = k.Task
 		return raw, err
 	}
 	var raw mcp.RawResult
@@ -140,7 +143,7 @@ func (t *Table) Task(ctx context.Context, id, method string) (now status.Task, _
 	case ok && fault.Code == mcp.CodeInvalidParams:
 		err = operator.ErrNoTask
 		t.mu.Lock()
-		all[n].Status, all[n].HasResult = taskUnknown, false // the ref stays: lists of the server need the tool
+		k.Status, k.HasResult = taskUnknown, false // the ref stays: lists of the server need the tool
 		t.mu.Unlock()
 	case err != nil:
 	case method == MethodCancel && isFinal(now.Status):

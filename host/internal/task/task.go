@@ -62,6 +62,7 @@ type Table struct {
 	waits  map[string]*taskWait
 	kept   keptTasks
 	issued lru.Map[string, lru.Map[Ref, known]] // by principal; see note
+	byID   map[string]*known                    // the tasks of issued, by the ID for operators
 }
 
 // A Caller contains the tasks of a caller.
