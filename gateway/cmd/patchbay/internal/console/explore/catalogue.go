@@ -16,6 +16,7 @@ import (
 
 	mcpapps "github.com/patchbay-mcp/patchbay/ext/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -28,6 +29,9 @@ const (
 	// catalogueRetry is the least time between two attempts to read the lists of a server that
 	// fails.
 	catalogueRetry = 10 * time.Second
+	// readTimeout is added to the time in which a server may start: the host responds, and the lists are
+	// read.
+	readTimeout = time.Minute
 	// maxCatalogues bounds the catalogues of servers and persons that are kept.
 	maxCatalogues = 64
 )
@@ -392,7 +396,8 @@ func (c *catalogues) client(ctx context.Context, server string, p *mcp.Principal
 
 // load connects to a server and reads its lists.
 func (c *catalogues) load(ctx context.Context, server string, p *mcp.Principal) *catalogue {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
+	most := servers.StartTimeout(ctx, c.site, server) + readTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no connection within %v", most))
 	defer cancel()
 	loaded := &catalogue{Loaded: true, Items: map[itemKind][]*item{}, Problems: map[itemKind]string{}}
 	client, err := c.client(ctx, server, p)

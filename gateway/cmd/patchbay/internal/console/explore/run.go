@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/apps"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/question"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -33,9 +34,6 @@ const (
 	// maxRunLogs bounds the log messages that a run shows, the last ones, and maxLogData each of
 	// them, in bytes: a server may send messages of 16 MiB without end.
 	maxRunLogs, maxLogData = 200, 16 << 10
-	// startTimeout bounds connecting to a server, which a package runner may have to download
-	// first.
-	startTimeout = 2 * time.Minute
 	// defaultRunTimeout is how long a run waits for the server. Progress restarts the time.
 	defaultRunTimeout = time.Minute
 	// maxRunTimeout is the longest time that a person may select.
@@ -144,17 +142,18 @@ func (r *run) execute(ctx context.Context) {
 
 // send connects and sends the request. The result may be set although there is an error.
 func (r *run) send(ctx context.Context) (*result, error) {
-	starting, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no connection within %v", startTimeout))
-	defer cancel()
-	connect := r.opts.Connect
-	if r.Pinned != "" {
-		connect = r.opts.Dial
+	most, connect, opts := servers.StartTimeout(ctx, r.site, r.Server), r.opts.Connect, r.options()
+	if r.Pinned != "" { // no other revision is tried
+		connect, opts.Timeout, opts.ProbeTimeout = r.opts.Dial, most, most
+	} else {
+		most += readTimeout
 	}
+	starting, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no connection within %v", most))
+	defer cancel()
 	transport, err := connect(starting, r.Server, r.principal)
 	if err != nil {
 		return nil, err
 	}
-	opts := r.options()
 	if r.AsTask {
 		opts = tasks.Declare(opts, &tasks.ClientOptions{Listen: true, Logger: r.site.Logger})
 	}

@@ -3,6 +3,7 @@ package servers
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/host/status"
 )
@@ -78,6 +80,24 @@ func Check(r *page.Request, name string) error {
 		return Unknown(name)
 	}
 	return r.Get("/servers/"+url.PathEscape(name), nil)
+}
+
+// defaultStartTimeout is the default of the setting startTimeout.
+const defaultStartTimeout = 2 * time.Minute
+
+// StartTimeout returns how long a server may take to start: the setting startTimeout in force.
+func StartTimeout(ctx context.Context, site *page.Site, name string) time.Duration {
+	var list struct{ Values []gateway.ServerValue }
+	err := site.Call(ctx, nil, http.MethodGet, "/servers/"+url.PathEscape(name)+"/config", nil, &list)
+	if err != nil { // the gateway has no configuration
+		return defaultStartTimeout
+	}
+	for _, v := range list.Values {
+		if d, err := time.ParseDuration(v.Value); v.Name == "startTimeout" && err == nil && d > 0 {
+			return d
+		}
+	}
+	return defaultStartTimeout
 }
 
 // Unknown returns the error for the name of an unknown server.
