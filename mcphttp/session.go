@@ -67,7 +67,8 @@ type SessionOptions struct {
 	// the declarations of the client and its subscriptions. A request fails with status 503 if the store
 	// fails and this process does not know the session. Max and MaxPerPrincipal apply to the sessions
 	// of each process, and Begin and End to each process: Begin is also called when this process first
-	// serves a session of the store, and End when it ends, was idle here, or this process shuts down.
+	// serves a session of the store, and End when it ends, was idle here, or this process shuts down;
+	// the cause is [replica.ErrElsewhere] if the session may continue at other processes.
 	// HTTP+SSE stays with the process of its stream. The operations of the store must bound their time.
 	// Default: sessions belong to this process.
 	Store replica.SessionStore
@@ -77,6 +78,9 @@ type SessionOptions struct {
 	// lists and resources to the subscriptions at other processes, of every revision. It needs a
 	// Store. Default: responses, cancellations and changes reach no other process.
 	Bus replica.Bus
+	// Scope separates the sessions of handlers that share a Store: only handlers with an equal Scope
+	// serve a session. Handlers whose lists or permissions differ must have different scopes.
+	Scope string
 	// Events stores the events of streams, for clients whose connection broke. Default: a store in
 	// memory of at most 256 MiB, which keeps the last 10 minutes, 8 MiB of each session and 64 MiB
 	// of each principal.

@@ -313,7 +313,10 @@ func TestSharedSession_OutlivesItsProcess(t *testing.T) {
 		}
 		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{
 			Begin: func(context.Context, string) { add("begin") },
-			End:   func(_ string, cause error) { add("end: " + cause.Error()) },
+			End: func(_ string, cause error) {
+				add(fmt.Sprintf("end: shut down %t, elsewhere %t", errors.Is(cause, mcp.ErrShutdown),
+					errors.Is(cause, replica.ErrElsewhere)))
+			},
 		}})
 		f.at(0)
 		s := f.initialize(june2025)
@@ -325,9 +328,32 @@ func TestSharedSession_OutlivesItsProcess(t *testing.T) {
 			t.Errorf("got %d %s, want 200", got.status, got.body)
 		}
 		f.do(http.MethodDelete, "", s.headers...)
-		want := []string{"begin", "end: " + mcp.ErrShutdown.Error(), "begin", "end: " + mcp.ErrClosed.Error()}
+		want := []string{"begin", "end: shut down true, elsewhere true", "begin", "end: shut down false, elsewhere false"}
 		if !slices.Equal(hooks, want) {
 			t.Errorf("got %q, want %q", hooks, want)
+		}
+	})
+}
+
+// Handlers with different scopes share no session, although they share the store.
+func TestSharedSession_BelongsToItsScope(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, f := &replica.Memory{}, &fixture{t: t, listener: newMemListener(), host: "localhost:8765"}
+		var handlers []*mcphttp.Handler
+		for _, scope := range []string{"a", "b", "a"} {
+			handlers = append(handlers, mcphttp.NewHandler(newTestCore(), &mcphttp.Options{Logger: discardLogger,
+				Sessions: mcphttp.SessionOptions{Store: store, Bus: store, Scope: scope}}))
+		}
+		var at atomic.Int32
+		f.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handlers[at.Load()].ServeHTTP(w, r)
+		}), handlers...)
+		s := f.initialize(june2025)
+		for n, want := range []int{200, 404, 200} {
+			at.Store(int32(n))
+			if got := s.send(callBody(n, "echo")); got.status != want {
+				t.Errorf("handler %d: got %d %s, want %d", n, got.status, got.body, want)
+			}
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
+	"github.com/patchbay-mcp/patchbay/replica"
 )
 
 // sessions is the table of all sessions of a handler.
@@ -121,7 +122,7 @@ func (t *sessions) newSession(id string, c caller, queue *messageQueue) *session
 	s := &session{id: id, caller: c, queue: queue, users: 1}
 	s.digest = digest(s.principal())
 	if t.shared.SessionStore != nil && queue == nil {
-		s.shared = &sharedState{key: digest(id)}
+		s.shared = &sharedState{key: digest(t.opts.Sessions.Scope + id)}
 	}
 	return s
 }
@@ -257,6 +258,9 @@ func (t *sessions) leave(s *session, cause error) {
 		t.shared.remove(s)
 	}
 	if s.close(cause) {
+		if s.dropped && cause != errSessionGone { // dropped does not change any more
+			cause = fmt.Errorf("%w: %w", cause, replica.ErrElsewhere)
+		}
 		t.over(s, cause)
 	}
 }

@@ -10,13 +10,16 @@ import (
 	"time"
 )
 
-// Errors of a [SessionStore]. Test for them with [errors.Is].
+// Errors of sessions. Test for them with [errors.Is].
 var (
 	// ErrNoSession means that the store contains no session with the key: the session ended, expired,
 	// or never existed. A store that cannot be reached must return another error.
 	ErrNoSession = errors.New("replica: no such session")
 	// ErrConflict means that another process changed the session: load the session again.
 	ErrConflict = errors.New("replica: the session was changed by another process")
+	// ErrElsewhere means that a process no longer serves a session, which may continue at other
+	// processes.
+	ErrElsewhere = errors.New("replica: the session may continue at other processes")
 )
 
 // A Session is the record of a session that was opened with initialize.
