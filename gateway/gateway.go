@@ -26,6 +26,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -37,6 +38,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/replica"
 )
 
 // Options configures a [Gateway]. The zero value serves streams, and no HTTP.
@@ -173,8 +175,14 @@ func (g *Gateway) handler(r Route, l *limits) *mcphttp.Handler {
 	h := g.handlers[key]
 	if h == nil {
 		opts := g.opts.HTTP
+		opts.Sessions.Scope = fmt.Sprintf("%q %s", []string{opts.Sessions.Scope, g.opts.Profile, r.Profile, r.Server},
+			l.id)
 		opts.Sessions.End = func(id string, cause error) {
-			g.host.Operator().EndSession(id)
+			if errors.Is(cause, replica.ErrElsewhere) {
+				g.host.Operator().LeaveSession(id)
+			} else {
+				g.host.Operator().EndSession(id)
+			}
 			if g.opts.HTTP.Sessions.End != nil {
 				g.opts.HTTP.Sessions.End(id, cause)
 			}

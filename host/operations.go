@@ -129,6 +129,11 @@ func (o operations) Inspect(ctx context.Context, server string) ([]*pin.Pin, err
 }
 
 func (o operations) EndSession(session string) {
+	o.LeaveSession(session)
+	o.h.approve.EndSession(session)
+}
+
+func (o operations) LeaveSession(session string) {
 	if session == "" {
 		return
 	}
@@ -139,7 +144,6 @@ func (o operations) EndSession(session string) {
 		}
 	}
 	o.h.mu.Unlock()
-	o.h.approve.EndSession(session)
 	for _, u := range o.h.servers.All() {
 		if u.Share() == config.ShareSession {
 			u.EndSession(session)

@@ -10,6 +10,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -20,8 +21,9 @@ var _ routes.Server = (*upstream.Pool)(nil)
 // newTable returns the merged lists of the view.
 func (v *View) newTable() *routes.Table {
 	h := v.host
+	_, shared := h.opts.State.(*state.Shared)
 	return routes.New(&routes.Options{Caller: v.caller, Servers: v.resolve, Filters: v.filters,
-		Epoch:        h.authorize.Epoch,
+		Epoch: h.authorize.Epoch, Elsewhere: shared,
 		HasPolicy:    func() bool { return h.authorize.Policy() != nil },
 		Instructions: h.opts.Instructions,
 		Send:         func(e mcp.Event) { v.changes.Send(e) },

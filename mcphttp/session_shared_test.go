@@ -314,8 +314,8 @@ func TestSharedSession_OutlivesItsProcess(t *testing.T) {
 		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{
 			Begin: func(context.Context, string) { add("begin") },
 			End: func(_ string, cause error) {
-				add(fmt.Sprintf("end: shut down %t, elsewhere %t", errors.Is(cause, mcp.ErrShutdown),
-					errors.Is(cause, replica.ErrElsewhere)))
+				isShutdown, isElsewhere := errors.Is(cause, mcp.ErrShutdown), errors.Is(cause, replica.ErrElsewhere)
+				add(fmt.Sprintf("end: %t %t", isShutdown, isElsewhere))
 			},
 		}})
 		f.at(0)
@@ -328,7 +328,7 @@ func TestSharedSession_OutlivesItsProcess(t *testing.T) {
 			t.Errorf("got %d %s, want 200", got.status, got.body)
 		}
 		f.do(http.MethodDelete, "", s.headers...)
-		want := []string{"begin", "end: shut down true, elsewhere true", "begin", "end: shut down false, elsewhere false"}
+		want := []string{"begin", "end: true true", "begin", "end: false false"}
 		if !slices.Equal(hooks, want) {
 			t.Errorf("got %q, want %q", hooks, want)
 		}

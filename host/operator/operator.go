@@ -94,6 +94,9 @@ type Sessions interface {
 	// EndSession ends the connections, views and grants of a session or connection that has ended.
 	// Servers with "share": "session" use such connections.
 	EndSession(session string)
+	// LeaveSession ends the connections and views of a session that continues at other processes of
+	// the gateway. Its grants stay.
+	LeaveSession(session string)
 	// EndApprovals refuses the requests that wait for an approval of the operator, and later
 	// requests that would wait: the program is ending. Other requests continue. Call it before the
 	// shutdown of the server that serves the host.

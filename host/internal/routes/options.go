@@ -34,6 +34,9 @@ type Options struct {
 	// begins and the last one ends.
 	Send  func(e mcp.Event)
 	Watch func(subscribed bool)
+	// Elsewhere reports whether the caller may have read its lists at another process: the first
+	// subscription reads the lists, and then announces all of them.
+	Elsewhere bool
 	// Call calls a tool that the caller found by a search.
 	Call func(ctx context.Context, req *mcp.Request, s Server, item *catalogue.Item) (mcp.Result, error)
 	// Ring seals the positions in lists.

@@ -54,6 +54,9 @@ func (t *Table) count(n int) {
 	if before == 0 || t.subscriptions == 0 {
 		t.o.Watch(t.subscriptions > 0)
 	}
+	if before == 0 && t.o.Elsewhere {
+		t.scheduleLocked() // else no server is connected whose changes could be announced
+	}
 }
 
 // moveSubscriptions moves subscriptions to resources from servers to their replacements.

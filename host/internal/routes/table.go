@@ -125,7 +125,12 @@ func (t *Table) within(ctx, wait context.Context, starting time.Duration) (*Snap
 		return nil, context.Cause(ctx)
 	}
 	old, m := t.update(s, lists)
-	if old != nil && old != m {
+	switch {
+	case old == nil && t.o.Elsewhere: // no effect without subscriptions
+		t.o.Send(mcp.Event{Kind: mcp.EventToolsChanged})
+		t.o.Send(mcp.Event{Kind: mcp.EventPromptsChanged})
+		t.o.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
+	case old != nil && old != m:
 		t.announce(old, m)
 	}
 	return m, nil
