@@ -137,6 +137,8 @@ var allowedOutside = map[string][]string{
 	"gateway/cmd/patchbay/internal/configs": {"github.com/BurntSushi/toml", "go.yaml.in/yaml/v4"},
 	"gateway/cmd/patchbay/internal/telemetry": {"go.opentelemetry.io/otel", "github.com/prometheus/client_golang",
 		"github.com/go-logr/logr"},
+	"gateway/cmd/patchbay/internal/telemetry/otlp": {"go.opentelemetry.io/proto/otlp",
+		"google.golang.org/protobuf"},
 	"gateway/cmd/patchbay/internal/telemetry/otlptest": {"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf"},
 	"gateway/cmd/patchbay/internal/cmd":                {"github.com/spf13/cobra"},
 	"gateway/cmd/patchbay/internal/cmd/shell":          {"github.com/spf13/cobra", "github.com/ergochat/readline", "golang.org/x/term"},

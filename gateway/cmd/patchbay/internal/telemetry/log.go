@@ -12,11 +12,12 @@ import (
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlp"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
 )
 
-// An sdkLog receives the reports of the OpenTelemetry SDK and its exporters. While they start, they
-// report variables with errors, which they would replace by defaults.
+// An sdkLog receives the reports of the OpenTelemetry SDK. While it starts, it reports variables with
+// errors, which it would replace by defaults.
 type sdkLog struct {
 	lines limitedlog.Log
 
@@ -67,8 +68,7 @@ func (l *sdkLog) report(what string, err error) {
 // Enabled reports whether a record is an error: the others are about the SDK itself.
 func (l *sdkLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
 
-// Handle reports a record without its other attributes, which contain the values of variables, such
-// as the secret OTEL_EXPORTER_OTLP_HEADERS.
+// Handle reports a record without its other attributes, which contain the values of variables.
 func (l *sdkLog) Handle(_ context.Context, r slog.Record) error {
 	err := errors.New("failed")
 	r.Attrs(func(a slog.Attr) bool {
@@ -106,15 +106,23 @@ type exportLog struct {
 	log  *slog.Logger
 	what string // traces or metrics
 
-	mu     sync.Mutex // guards the fields below
-	failed int        // exports since the last success
-	logged time.Time
+	mu      sync.Mutex // guards the fields below
+	failed  int        // exports since the last success
+	logged  time.Time
+	partial time.Time // when a PartialError was logged
 }
 
 // done records the outcome of an export.
 func (l *exportLog) done(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if partial := (*otlp.PartialError)(nil); errors.As(err, &partial) {
+		if time.Since(l.partial) >= reminder {
+			l.partial = time.Now()
+			l.log.Warn("telemetry: the collector accepted "+l.what+" with a warning", "warning", shorten(err.Error()))
+		}
+		err = nil
+	}
 	if err == nil {
 		if l.failed > 0 {
 			l.log.Warn("telemetry: "+l.what+" are exported again", "failed", l.failed)

@@ -14,8 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -25,6 +24,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlp"
 )
 
 // Options configures [Start].
@@ -90,7 +91,7 @@ func Start(ctx context.Context, o *Options) (*Exporters, error) {
 	e.over, e.giveUp = context.WithCancelCause(context.WithoutCancel(ctx))
 	res, err := describe(ctx, &e.opts)
 	if err == nil {
-		err = errors.Join(e.startTraces(ctx, r, res), e.startMetrics(ctx, r, res))
+		err = firstOf(errors.Join(e.startTraces(ctx, r, res), e.startMetrics(r, res)))
 	}
 	if invalid := e.log.started(); invalid != nil {
 		err = errors.Join(err, fmt.Errorf("invalid variable OTEL_*: %w", firstOf(invalid)))
@@ -117,44 +118,38 @@ func describe(ctx context.Context, o *Options) (*resource.Resource, error) {
 	return res, nil
 }
 
-// defaultEndpoint is the specification's default with a signal's path. Exporters default to https.
-const defaultEndpoint = "http://localhost:4318/v1/"
-
 func (e *Exporters) startTraces(ctx context.Context, r request, res *resource.Resource) error {
 	if !r.traces {
 		return nil
 	}
-	options := []otlptracehttp.Option{otlptracehttp.WithProxy(proxyOf)}
-	if variable, _ := signalVariable(signalTraces, varEndpoint); variable == "" {
-		options = append(options, otlptracehttp.WithEndpointURL(defaultEndpoint+"traces"))
+	client, err := e.clientOf(signalTraces)
+	if err != nil {
+		return err
 	}
-	exporter, err := otlptracehttp.New(ctx, options...)
+	exporter, err := otlptrace.New(ctx, client)
 	if err != nil {
 		return fmt.Errorf("export of traces: %w", err)
 	}
-	logged := &spanExporter{exporter, &exportLog{log: e.opts.Logger, what: "traces"}, e.over}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(logged), sdktrace.WithResource(res))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
 	e.Traces, e.Propagator = provider, r.propagator
 	e.stop = append(e.stop, provider.Shutdown)
 	return nil
 }
 
-func (e *Exporters) startMetrics(ctx context.Context, r request, res *resource.Resource) error {
+func (e *Exporters) startMetrics(r request, res *resource.Resource) error {
 	if !r.metrics && !e.opts.Prometheus {
 		return nil
 	}
 	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
 	if r.metrics {
-		exporterOptions := []otlpmetrichttp.Option{otlpmetrichttp.WithProxy(proxyOf)}
-		if variable, _ := signalVariable(signalMetrics, varEndpoint); variable == "" {
-			exporterOptions = append(exporterOptions, otlpmetrichttp.WithEndpointURL(defaultEndpoint+"metrics"))
+		client, err := e.clientOf(signalMetrics)
+		temporality, temporalityErr := temporalityOf()
+		aggregation, aggregationErr := aggregationOf()
+		if err := cmp.Or(err, temporalityErr, aggregationErr); err != nil {
+			return err
 		}
-		exporter, err := otlpmetrichttp.New(ctx, exporterOptions...)
-		if err != nil {
-			return fmt.Errorf("export of metrics: %w", err)
-		}
-		logged := &metricExporter{exporter, &exportLog{log: e.opts.Logger, what: "metrics"}, e.over}
-		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(logged)))
+		exporter := &otlp.MetricExporter{Client: client, TemporalityOf: temporality, AggregationOf: aggregation}
+		options = append(options, sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
 	}
 	if e.opts.Prometheus {
 		reader, err := e.prometheusReader()

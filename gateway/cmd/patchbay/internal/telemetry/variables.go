@@ -27,12 +27,11 @@ const (
 	exporterNone       = "none"
 )
 
-// The variables of the SDK and the exporters that are checked here. The packages that read the others,
-// such as OTEL_EXPORTER_OTLP_HEADERS, report errors by the log of the SDK: see sdkLog.
+// The variables that are checked here. The SDK, which reads others such as OTEL_METRIC_EXPORT_INTERVAL,
+// reports errors by its log: see sdkLog.
 const (
 	varDisabled    = "OTEL_SDK_DISABLED"
 	varProtocol    = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	varEndpoint    = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	varSampler     = "OTEL_TRACES_SAMPLER"
 	varSamplerArg  = "OTEL_TRACES_SAMPLER_ARG"
 	varPropagators = "OTEL_PROPAGATORS"
