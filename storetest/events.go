@@ -17,6 +17,7 @@ func RunEvents(t *testing.T, open func(t *testing.T) (a, b mcphttp.EventStore)) 
 		"sessions, callers and streams separate": eventsSeparate,
 		"the end of a session deletes events":    eventsEnd,
 		"concurrent streams of many events":      eventsMany,
+		"a reader follows a stream":              eventsFollowed,
 		"canceled context":                       eventsCanceled,
 	})
 }
@@ -120,6 +121,44 @@ func eventsMany(t *testing.T, a, b mcphttp.EventStore) {
 		}
 		wantEvents(t, b, key(worker), skip, want...)
 	}
+}
+
+// eventsFollowed checks that a reader receives each event once and in order, while another client appends
+// events to this stream and to another stream of the session.
+func eventsFollowed(t *testing.T, a, b mcphttp.EventStore) {
+	const events = 200
+	done := make(chan struct{})
+	defer func() { <-done }()
+	must(t, a.Append(t.Context(), eventKey("s"), 1, []byte("event 1")))
+	go func() {
+		defer close(done)
+		for n := int64(2); n <= events; n++ {
+			for _, stream := range []string{"s", "t"} {
+				if err := a.Append(t.Context(), eventKey(stream), n, fmt.Append(nil, "event ", n)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	for n := int64(1); n < events; {
+		isComplete := false
+		select {
+		case <-done:
+			isComplete = true
+		default:
+		}
+		got, err := eventsAfter(t, b, eventKey("s"), n)
+		must(t, err)
+		for _, event := range got {
+			if n++; event != fmt.Sprint("event ", n) {
+				t.Fatalf("got %q, want event %d", event, n)
+			}
+		}
+		if isComplete && n < events {
+			t.Fatalf("the stream ends after event %d", n)
+		}
+	}
+	wantEvents(t, b, eventKey("s"), events)
 }
 
 // eventsCanceled checks that a canceled call stores either the whole event or no part of the event.

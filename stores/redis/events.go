@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,12 +63,13 @@ func (s eventStore) After(ctx context.Context, stream mcphttp.StreamKey, n int64
 	return each(func() ([][]byte, error) { return s.after(ctx, stream, n) })
 }
 
-// after reads the events of the session in parts, so that each run of the script is short.
+// after reads the events of the session in parts, so that each run of the script is short. It begins with the
+// last event.
 func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64) (events [][]byte, err error) {
-	first, next := int64(0), int64(0) // numbers of the first event and of the event after the last
-	for from := "-"; from != ""; {
+	first, isKnown := int64(0), false // the number of the first event of events; whether n is an event
+	for before := "+"; before != ""; {
 		reply, err := s.eval(ctx, "read events", scriptEventsAfter, s.maxEvent(),
-			[]string{s.eventsKey(stream.Session, stream.Principal)}, stream.Stream, strconv.FormatInt(n, 10), from,
+			[]string{s.eventsKey(stream.Session, stream.Principal)}, stream.Stream, strconv.FormatInt(n, 10), before,
 			s.age(), strconv.Itoa(smallReply))
 		if err != nil {
 			return nil, err
@@ -76,22 +78,25 @@ func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64
 		if err != nil || len(part) == 0 {
 			return nil, fmt.Errorf("redis: %s: read events: unexpected reply: %w", s.server, err)
 		}
-		if from = part[0]; from != "" {
-			from = "(" + from
+		if before = part[0]; before != "" {
+			before = "(" + before
 		}
 		for part = part[1:]; len(part) > 1; part = part[2:] {
 			number, _ := strconv.ParseInt(part[0], 10, 64)
-			if number != next { // the first, or events before it are missing
-				first, events = number, nil
-			}
-			if next = number + 1; number > n {
-				events = append(events, []byte(part[1]))
+			switch {
+			case number == n:
+				isKnown = true
+			case number > n && (len(events) == 0 || number == first-1):
+				first, events = number, append(events, []byte(part[1]))
+			default: // events between this event and the next are missing
+				before = ""
 			}
 		}
 	}
-	if n+1 < first || n+1 > next || next == 0 {
+	if len(events) == 0 && !isKnown || len(events) > 0 && first != n+1 {
 		return nil, mcphttp.ErrEventGap
 	}
+	slices.Reverse(events)
 	return events, nil
 }
 
