@@ -24,6 +24,7 @@ type Handler struct {
 	guard    *guard
 	inFlight *quota // requests in progress, except subscriptions and waits for tasks
 	listens  *quota
+	follows  *quota // streams that GETs follow at other processes
 	bodies   *quota // bytes
 	filters  *quota // bytes
 	unread   *unreadOutput
@@ -58,6 +59,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 		int64(handler.opts.MaxListens), int64(handler.opts.MaxListensPerPrincipal))
 	handler.inFlight = newQuota("requests in progress",
 		int64(handler.opts.MaxInFlight), int64(handler.opts.MaxInFlightPerPrincipal))
+	handler.follows = newQuota("resumed streams", maxFollows, maxFollowsOfCaller)
 	handler.bodies = newBodyQuota(handler.opts.MaxBody)
 	handler.filters = newQuota("bytes of subscriptions", maxFilters, maxFiltersOfCaller)
 	handler.unread = &unreadOutput{quota: newQuota("unread bytes", maxUnread, maxUnreadOfCaller)}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/replica"
@@ -74,9 +75,11 @@ type SessionOptions struct {
 	Store replica.SessionStore
 	// Bus carries a response of a client to the process that waits for it, and a cancellation to the
 	// process that serves the request, if they arrive at another process. Responses that get lost on
-	// the way are sent again. If the handler is a [*mcp.Server], the Bus also carries announced changes of
+	// the way are sent again. A client that resumes the stream of a call at another process follows the
+	// call there, if the processes also share Events; a call whose process is gone fails after 15 seconds
+	// with an error that it may have run. If the handler is a [*mcp.Server], the Bus also carries announced changes of
 	// lists and resources to the subscriptions at other processes, of every revision. It needs a
-	// Store. Default: responses, cancellations and changes reach no other process.
+	// Store. Default: responses, cancellations, events and changes reach no other process.
 	Bus replica.Bus
 	// Scope separates the sessions of handlers that share a Store: only handlers with an equal Scope
 	// serve a session. Handlers whose lists or permissions differ must have different scopes.
@@ -137,6 +140,7 @@ type session struct {
 	mu         sync.Mutex                // guards the fields below
 	hasBegun   bool                      // Begin was called, and End was not
 	streams    map[string]*sessionStream // of unfinished calls, by name; initially nil
+	following  map[string]*follower      // of streams at other processes, by name; initially nil
 	standalone *standalone               // the GET stream; initially nil
 	ended      bool
 	dropped    bool // by this process only; set before ended
@@ -162,6 +166,9 @@ func (s *session) close(cause error) (hadBegun bool) {
 	}
 	for _, stream := range s.streams {
 		stream.sessionEnded.Store(!s.dropped)
+	}
+	for _, f := range s.following {
+		peer.Wake(f.wake)
 	}
 	s.mu.Unlock()
 	if conv != nil {

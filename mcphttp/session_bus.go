@@ -29,7 +29,15 @@ type carried struct {
 	Message   stdjson.RawMessage `json:"message,omitempty"`
 	// Repeat asks for copies of responses that the named process may lack.
 	Repeat string `json:"repeat,omitempty"`
+	// Stream asks about a stream of the session, or answers.
+	Stream *streamReport `json:"stream,omitempty"`
 }
+
+// isProcess reports whether a name has the form of the names of processes.
+func isProcess(name string) bool { return len(name) == nameLen && strings.Trim(name, base32) == "" }
+
+// topicOf returns the topic of the messages to a process.
+func topicOf(process string) string { return processTopic + process + "-" }
 
 // subscribe receives the messages of other processes from now on. It is called for each session and
 // subscription, so that a bus that failed is tried again.
@@ -44,7 +52,7 @@ func (t *sessions) join() *refusal {
 	x := &t.shared
 	x.joining.Lock()
 	defer x.joining.Unlock()
-	topics := []string{processTopic + t.config.Process, everyTopic}
+	topics := []string{topicOf(x.process), everyTopic}
 	if x.announce != nil {
 		topics = append(topics, changesTopic)
 	}
@@ -72,11 +80,10 @@ func (t *sessions) elsewhere(ctx context.Context, m *jsonrpc.Message) {
 	topic := everyTopic
 	if m.Kind() == jsonrpc.Response {
 		name, _, _ := strings.Cut(strings.Trim(m.ID.String(), `"`), "-")
-		// The client must not choose any other topic.
-		if len(name) != nameLen || strings.Trim(name, base32) != "" || name+"-" == t.config.Process {
+		if !isProcess(name) || name == t.shared.process { // the client must not choose any other topic
 			return
 		}
-		topic = processTopic + name + "-"
+		topic = topicOf(name)
 	}
 	if id, reason, ok := peer.ParseCancelled(m.Params); ok && m.Kind() == jsonrpc.Notification {
 		params, err := stdjson.Marshal(map[string]any{"requestId": id, "reason": reason}) // of bounded size
@@ -126,11 +133,18 @@ func (t *sessions) receive(payload []byte) {
 		t.repeatSoon(false)
 		return
 	}
-	m, err := jsonrpc.Decode(c.Message)
 	t.shared.mu.Lock()
 	s := t.shared.byKey[c.Session]
 	t.shared.mu.Unlock()
-	if err == nil && s != nil && s.digest == c.Principal && s.conversation() != nil {
+	if s != nil && s.digest != c.Principal {
+		s = nil
+	}
+	if c.Stream != nil {
+		t.receiveReport(s, &c)
+		return
+	}
+	m, err := jsonrpc.Decode(c.Message)
+	if err == nil && s != nil && s.conversation() != nil {
 		s.conversation().Deliver(m)
 	}
 }

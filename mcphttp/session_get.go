@@ -50,11 +50,10 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 	s.mu.Lock()
 	stream := s.streams[name]
 	s.mu.Unlock()
-	if stream == nil { // the call is over
-		key := StreamKey{Session: s.id, Principal: s.digest, Stream: name}
-		return afterReplay(conn, replay(h.sessions.events.After(r.Context(), key, n), name, conn, n))
+	if stream == nil { // the call is over, or runs at another process
+		return h.follow(r, s, conn, name, n)
 	}
-	if no := afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
+	if no := h.afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
 		return no
 	}
 	defer stream.detach(conn)
@@ -67,21 +66,25 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 
 // afterReplay returns the refusal for a replay that failed before its first write. After that the
 // response can only be cut off.
-func afterReplay(conn *eventStream, err error) *refusal {
+func (h *Handler) afterReplay(conn *eventStream, err error) *refusal {
+	opened := conn.over() != nil
 	switch {
 	case err == nil:
 		return nil
-	case conn.over() == nil:
+	case opened:
+		conn.close()
+		return nil
+	case errors.Is(err, ErrEventGap):
 		return errEventUnknown
 	}
-	conn.close()
-	return nil
+	h.sessions.events.log.error(context.Background(), "mcphttp: events not read", err)
+	return refuseBusy(http.StatusServiceUnavailable, "the store of events failed")
 }
 
 func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
 	conn.notify = make(chan struct{}, 1)
 	rev := s.conversation().Revision()
-	a := &standalone{stream: s.newStream(standaloneStream, rev, h.sessions.events), connected: 1}
+	a := &standalone{stream: s.newStream(newStreamName(standaloneStream), rev, h.sessions.events), connected: 1}
 	a.queue.init(a.stream, h.unread, s.caller)
 	// Before the client sees the stream, so that it is notified of later subscriptions.
 	if no := h.sessions.attach(s, a); no != nil {
@@ -169,7 +172,7 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 	}
 	conn.notify = make(chan struct{}, 1)
 	a.queue.setLimit(maxQueued)
-	if no := afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
+	if no := h.afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
 		h.leaveStandalone(s, a, conn)
 		return no
 	}

@@ -219,7 +219,7 @@ func (h *Handler) serveMessage(
 		return errShutdown
 	}
 	p := &sessionPost{handler: h, session: s, rev: conv.Revision(), isHTTP1: r.ProtoMajor == 1, w: w,
-		jsonOnly: !accepts(head.accept, typeEventStream)}
+		message: msg, jsonOnly: !accepts(head.accept, typeEventStream)}
 	p.ctx.begin(r, s, head.principal)
 	p.ctx.post = p
 	if p.isLong = isLong(msg); p.isLong {
@@ -356,6 +356,7 @@ type sessionPost struct {
 	handler  *Handler
 	session  *session
 	rev      wire.Revision
+	message  *jsonrpc.Message
 	isLong   bool // it lasts as long as a task
 	isHTTP1  bool
 	jsonOnly bool // the client does not accept an event stream
@@ -411,7 +412,8 @@ func (p *sessionPost) send(ctx context.Context, data []byte) error {
 // open returns the stream of the response, which it creates if necessary. The caller holds p.mu.
 func (p *sessionPost) open(ctx context.Context) *sessionStream {
 	if p.stream == nil {
-		p.stream = p.session.newStream(callStream, p.rev, p.handler.sessions.eventLog())
+		p.stream = p.session.newStream(newStreamName(callStream)+p.handler.sessions.callSuffix(p.message), p.rev,
+			p.handler.sessions.eventLog())
 		p.first = newEventStream(p.w, p.handler, p.session.caller)
 		p.stream.start(ctx, p.first)
 		if p.disconnected {
@@ -554,9 +556,10 @@ func (p *sessionPost) closeFirst() {
 	p.first.close()
 }
 
-// isResumed reports whether the client reads the stream of the call on another connection.
+// isResumed reports whether the client reads the stream of the call on another connection, perhaps
+// at another process.
 func (p *sessionPost) isResumed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stream != nil && p.stream.conn.Load() != nil
+	return p.stream != nil && (p.stream.conn.Load() != nil || len(p.stream.followers.Load().current()) > 0)
 }

@@ -55,6 +55,8 @@ type sharedSessions struct {
 	repeating *time.Timer         // calls repeat; nil if it is not due
 	changes   []change            // to send; see relay
 	relaying  *time.Timer         // calls sendChanges; nil if it is not due
+	answers   map[answer]bool     // about streams, to send; see reply
+	answering *time.Timer         // calls sendAnswers; nil if it is not due
 	ended     bool
 
 	joining sync.Mutex // held while the process subscribes to the bus; guards the field below
@@ -74,7 +76,7 @@ type sharedState struct {
 
 // share prepares the table for a store.
 func (t *sessions) share(h mcp.Handler, o *SessionOptions, x *sharedSessions) {
-	x.SessionStore, t.events.records, x.byKey = o.Store, o.Store, map[string]*session{}
+	x.SessionStore, t.events.records, x.byKey, x.answers = o.Store, o.Store, map[string]*session{}, map[answer]bool{}
 	x.log = limitedLog{logger: t.opts.Logger, summary: "mcphttp: more failures between processes", what: "failures"}
 	t.config.Changed = func(ctx context.Context) error {
 		message := sessionContextFrom(ctx)
@@ -109,7 +111,7 @@ func (x *sharedSessions) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ended = true
-	for _, due := range []*time.Timer{x.repeating, x.relaying} {
+	for _, due := range []*time.Timer{x.repeating, x.relaying, x.answering} {
 		if due != nil {
 			due.Stop()
 		}

@@ -23,7 +23,8 @@ const (
 )
 
 // streamNameLen is the length of a stream's name: its kind and 130 random bits, so that only a
-// client that received an event of the stream can name it.
+// client that received an event of the stream can name it. The names of calls that other processes
+// can follow continue; see [sessions.callSuffix].
 const streamNameLen = 1 + 26
 
 // newStreamName returns a name with a single allocation, unlike [rand.Text].
@@ -31,7 +32,7 @@ func newStreamName(kind byte) string {
 	var name [streamNameLen]byte
 	_, _ = rand.Read(name[1:]) // never fails
 	for i, random := range name {
-		name[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"[random%32]
+		name[i] = base32[random%32]
 	}
 	name[0] = kind
 	return string(name[:])
@@ -45,19 +46,21 @@ type sessionStream struct {
 	store  *sessionEventLog // nil if the revision lacks resumption
 	primes bool             // the first event is empty
 
-	mu   sync.Mutex // guards the fields below, and is held while writing
+	mu   sync.Mutex // guards the field below, and is held while writing
 	last int64      // number of the last event
-	done bool
 
+	done         atomic.Bool                 // changes under the lock
+	stored       atomic.Int64                // number of the last stored event
+	followers    atomic.Pointer[followers]   // at other processes; nil before the first
 	sessionEnded atomic.Bool                 // no client can resume the stream
 	conn         atomic.Pointer[eventStream] // nil without a connection; read without the lock
 }
 
 // newStream returns a new stream of the session. The stream of a call is in s.streams until it is
 // dropped.
-func (s *session) newStream(kind byte, rev wire.Revision, store *sessionEventLog) *sessionStream {
+func (s *session) newStream(name string, rev wire.Revision, store *sessionEventLog) *sessionStream {
 	stream := &sessionStream{
-		key:    StreamKey{Session: s.id, Principal: s.digest, Stream: newStreamName(kind)},
+		key:    StreamKey{Session: s.id, Principal: s.digest, Stream: name},
 		primes: rev.Has(wire.SSEPriming),
 	}
 	if rev.Has(wire.SSEResumption) {
@@ -66,7 +69,7 @@ func (s *session) newStream(kind byte, rev wire.Revision, store *sessionEventLog
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stream.sessionEnded.Store(s.ended && !s.dropped)
-	if kind == callStream {
+	if name[0] == callStream {
 		if s.streams == nil {
 			s.streams = make(map[string]*sessionStream)
 		}
@@ -94,7 +97,7 @@ func (st *sessionStream) start(ctx context.Context, conn *eventStream) {
 func (st *sessionStream) send(ctx context.Context, data []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.done {
+	if st.done.Load() {
 		return mcp.ErrClosed
 	}
 	conn := st.conn.Load()
@@ -112,7 +115,7 @@ func (st *sessionStream) send(ctx context.Context, data []byte) error {
 func (st *sessionStream) sendAll(ctx context.Context, messages [][]byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.done {
+	if st.done.Load() {
 		return
 	}
 	conn := st.conn.Load()
@@ -151,6 +154,8 @@ func (st *sessionStream) storeEvent(ctx context.Context, data []byte) bool {
 		st.store.delete(sessionKey{st.key.Session, st.key.Principal})
 		return false
 	}
+	st.stored.Store(st.last)
+	st.followers.Load().changed()
 	return true
 }
 
@@ -173,7 +178,8 @@ func (st *sessionStream) end() {
 	if conn := st.conn.Swap(nil); conn != nil {
 		conn.close()
 	}
-	st.done = true
+	st.done.Store(true)
+	st.followers.Load().changed()
 }
 
 // hangUp closes the connection. The stream continues.
@@ -227,10 +233,10 @@ func (st *sessionStream) attach(ctx context.Context, conn *eventStream, after in
 	if after < st.last {
 		missed = st.store.After(ctx, st.key, after)
 	}
-	if err := replay(missed, st.name(), conn, after); err != nil {
+	if _, _, err := replay(missed, st.name(), conn, after); err != nil {
 		return err
 	}
-	if st.done {
+	if st.done.Load() {
 		conn.close()
 		return nil
 	}
@@ -243,18 +249,20 @@ func (st *sessionStream) detach(conn *eventStream) {
 }
 
 // replay writes the events of a stream after the given one, and opens the connection even if there
-// are none.
-func replay(events iter.Seq2[[]byte, error], stream string, conn *eventStream, after int64) error {
-	for data, err := range events {
+// are none. It returns the number of the last event, and its data unless there are none.
+func replay(events iter.Seq2[[]byte, error], stream string, conn *eventStream, after int64) (
+	last int64, data []byte, err error,
+) {
+	for data, err = range events {
 		if err != nil {
-			return err
+			return after, nil, err
 		}
 		after++
 		if err := conn.append(sse.Event{ID: eventID(stream, after), HasID: true, Data: data}); err != nil {
-			return err
+			return after, nil, err
 		}
 	}
-	return conn.flush()
+	return after, data, conn.flush()
 }
 
 // eventID returns the id of an event: the name of its stream and its number there. It identifies an
@@ -264,7 +272,8 @@ func eventID(stream string, n int64) string { return stream + "-" + strconv.Form
 // parseEventID splits an event id. It accepts exactly the ids that eventID returns.
 func parseEventID(id string) (stream string, n int64, ok bool) {
 	stream, number, _ := strings.Cut(id, "-")
-	if len(stream) != streamNameLen || stream[0] != callStream && stream[0] != standaloneStream {
+	if len(stream) != streamNameLen && len(stream) < streamNameLen+nameLen || len(stream) > maxStreamName ||
+		stream[0] != callStream && stream[0] != standaloneStream {
 		return "", 0, false
 	}
 	n, err := strconv.ParseInt(number, 10, 64)

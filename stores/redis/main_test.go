@@ -28,6 +28,13 @@ const patience = 30 * time.Second
 var shared *server
 
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(serveEnv); spec != "" {
+		if err := serveMain(spec); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(testhome.Main(m, func(m *testing.M) int {
 		dir, err := os.MkdirTemp("", "patchbay-redis-")
 		if err == nil {

@@ -1,0 +1,351 @@
+package mcphttp
+
+import (
+	"context"
+	encoding "encoding/base32"
+	stdjson "encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/internal/peer"
+	"github.com/patchbay-mcp/patchbay/internal/sse"
+	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+// A client may resume the stream of a call at a process that does not run the call. That process
+// follows the stream: it reads the stored events, and asks the process that runs the call for word
+// of later events. The response, always the last event, marks the end. Nothing is sent or stored for
+// a call that no other process follows.
+
+const (
+	// askPause is the time between two questions of a follower, which also repair lost answers.
+	askPause = 4 * time.Second
+	// goneAfter is how long a process may leave questions unanswered. Then it counts as gone.
+	goneAfter = 15 * time.Second
+	// followedFor is how long a process reports the events of a stream after a question.
+	followedFor = 3 * askPause
+	// resumePause is when a client should resume a stream that ended before the response.
+	resumePause = 2 * time.Second
+	// maxFollows limits the streams that a process follows. Each costs a goroutine and a connection.
+	maxFollows, maxFollowsOfCaller = 4096, 64
+	// maxAnswers limits the answers that wait for the bus. Followers ask again for an answer that is
+	// dropped.
+	maxAnswers = 4096
+	// maxNamedIDs limits the request ids in the name of a stream, in bytes. Each id fits. The ids of a
+	// large batch are left out.
+	maxNamedIDs   = 512
+	maxStreamName = streamNameLen + nameLen + maxNamedIDs*8/5 + 1
+)
+
+var nameEncoding = encoding.StdEncoding.WithPadding(encoding.NoPadding)
+
+// callSuffix returns the part of a stream's name by which other processes follow a call: the name of
+// this process and the ids of the requests. A client that resumes returns the name, so that the ids
+// are known although the process is gone. The suffix is empty without a bus.
+func (t *sessions) callSuffix(m *jsonrpc.Message) string {
+	if t.shared.bus == nil {
+		return ""
+	}
+	var ids []byte
+	for _, request := range slices.Concat(m.Batch, []*jsonrpc.Message{m}) {
+		if request.Kind() == jsonrpc.Request {
+			ids = append(append(ids, ','), request.ID.String()...)
+		}
+	}
+	if len(ids) <= 1 || len(ids) > maxNamedIDs {
+		return t.shared.process
+	}
+	return t.shared.process + nameEncoding.EncodeToString(ids[1:])
+}
+
+// lostResponse returns the response to requests whose process is gone or did not store the response,
+// or nil if the name of the stream does not contain their ids.
+func lostResponse(name string, isGone bool) []byte {
+	why := "the process that ran the request did not store all events"
+	if isGone {
+		why = "the process that ran the request is gone"
+	}
+	failed := &jsonrpc.Error{Code: mcp.CodeInternalError, Message: why + "; the request may have run",
+		Data: stdjson.RawMessage(`{"mayHaveRun":true}`)}
+	var ids []jsonrpc.ID
+	list, err := nameEncoding.DecodeString(name[min(len(name), streamNameLen+nameLen):])
+	if err != nil || stdjson.Unmarshal([]byte("["+string(list)+"]"), &ids) != nil || len(ids) == 0 {
+		return nil
+	}
+	all := &jsonrpc.Message{}
+	for _, id := range ids {
+		all.Batch = append(all.Batch, &jsonrpc.Message{ID: id, Error: failed})
+	}
+	if len(ids) == 1 {
+		all = all.Batch[0]
+	}
+	return jsonrpc.Append(nil, all)
+}
+
+// isResponse reports whether an event is the last event of a call.
+func isResponse(data []byte) bool {
+	m, err := jsonrpc.Decode(data)
+	return err == nil && (m.Kind() == jsonrpc.Response || m.Kind() == jsonrpc.Batch)
+}
+
+// A streamReport is a question of one process about a stream of another process, or the answer.
+type streamReport struct {
+	Name string `json:"name"`
+	From string `json:"from,omitempty"` // the process that asks; empty in an answer
+	Last int64  `json:"last,omitempty"` // the number of the last stored event
+	Over bool   `json:"over,omitempty"` // the stream ended, or this process does not know it
+}
+
+// An answer about a stream of this process, which another process follows.
+type answer struct {
+	topic, session, principal, name string
+	stream                          *sessionStream // nil if the stream is unknown
+}
+
+// followers are the processes that follow a stream. Nil followers are none.
+type followers struct {
+	sessions *sessions
+
+	mu    sync.Mutex // guards the field below
+	until map[answer]time.Time
+}
+
+// changed tells all followers about a new event or the end of the stream. It does not wait.
+func (f *followers) changed() {
+	for _, a := range f.current() {
+		f.sessions.reply(a)
+	}
+}
+
+func (f *followers) current() []answer {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.until, func(_ answer, until time.Time) bool { return time.Now().After(until) })
+	return slices.Collect(maps.Keys(f.until))
+}
+
+// receiveReport handles a question or an answer about a stream of a session, without waiting. The
+// session is nil if this process does not know it.
+func (t *sessions) receiveReport(s *session, c *carried) {
+	state := c.Stream
+	if s == nil && state.From == "" {
+		return
+	}
+	var stream *sessionStream
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		stream = s.streams[state.Name]
+		if f := s.following[state.Name]; f != nil && state.From == "" {
+			f.last, f.ended, f.heard = max(f.last, state.Last), state.Over, time.Now()
+			peer.Wake(f.wake)
+		}
+	}
+	if !isProcess(state.From) {
+		return
+	}
+	a := answer{topicOf(state.From), c.Session, c.Principal, state.Name, stream}
+	if stream != nil {
+		stream.followers.CompareAndSwap(nil, &followers{sessions: t, until: map[answer]time.Time{}})
+		f := stream.followers.Load()
+		f.mu.Lock()
+		f.until[a] = time.Now().Add(followedFor)
+		f.mu.Unlock()
+	}
+	t.reply(a)
+}
+
+// reply sends an answer soon.
+func (t *sessions) reply(a answer) {
+	x := &t.shared
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended || len(x.answers) == maxAnswers {
+		return
+	}
+	x.answers[a] = true
+	if x.answering == nil {
+		x.answering = time.AfterFunc(0, t.sendAnswers)
+	}
+}
+
+// sendAnswers sends the answers that wait. Events that are stored meanwhile share an answer.
+func (t *sessions) sendAnswers() {
+	x := &t.shared
+	for {
+		var a answer
+		x.mu.Lock()
+		for a = range x.answers {
+			break
+		}
+		delete(x.answers, a)
+		if a.topic == "" || x.ended {
+			x.answering = nil
+			x.mu.Unlock()
+			return
+		}
+		x.mu.Unlock()
+		state := streamReport{Name: a.name, Over: true}
+		if a.stream != nil {
+			state.Over = a.stream.done.Load() // before Last, which includes the response then
+			state.Last = a.stream.stored.Load()
+		}
+		err := t.sendReport(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
+		if err != nil {
+			x.log.error(context.Background(), "mcphttp: state of a stream not sent to another process", err)
+		}
+	}
+}
+
+func (t *sessions) sendReport(topic string, c *carried) error {
+	data, err := stdjson.Marshal(c)
+	if err == nil {
+		_, err = t.shared.publish(topic, data)
+	}
+	return err
+}
+
+// A follower is a GET that reads the stream of a call at another process.
+type follower struct {
+	handler *Handler
+	session *session
+	conn    *eventStream
+	key     StreamKey
+	process string        // runs the call
+	n       int64         // of the last event that was sent
+	isOver  bool          // the response was sent, or an error in its place
+	wake    chan struct{} // buffered(1): an answer came, another GET replaced this one, or the session ended
+
+	// The lock of the session guards these.
+	last  int64     // the number of the last stored event
+	ended bool      // the process says that the call is over
+	heard time.Time // of the last answer
+}
+
+// follow replays the stream of a call that does not run here, and stays connected until the call is
+// over. Only a stored stream is followed, so a client cannot choose the process that is asked.
+func (h *Handler) follow(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
+	if no := h.follows.acquire(s.caller, 1); no != nil {
+		return no
+	}
+	defer h.follows.release(s.caller, 1)
+	f := &follower{handler: h, session: s, conn: conn, n: n, wake: make(chan struct{}, 1), heard: time.Now(),
+		key: StreamKey{Session: s.id, Principal: s.digest, Stream: name}}
+	if err := f.read(r.Context()); err != nil {
+		return h.afterReplay(conn, err)
+	}
+	if h.sessions.shared.bus == nil || len(name) == streamNameLen {
+		return nil
+	}
+	f.process = name[streamNameLen : streamNameLen+nameLen]
+	f.ended = f.process == h.sessions.shared.process // as the call is not known here
+	f.start()
+	defer f.stop()
+	if err := f.run(r.Context()); err != nil && !conn.isOver() && r.Context().Err() == nil {
+		h.sessions.shared.log.error(r.Context(), "mcphttp: stream of another process not followed", err)
+	}
+	if !f.isOver {
+		_ = conn.append(sse.Event{Retry: resumePause, HasRetry: true}) // fails only without a connection
+	}
+	return nil
+}
+
+// run sends the events of the stream until it is over or the client is gone. An error is that of the
+// store or of the bus.
+func (f *follower) run(ctx context.Context) error {
+	question := &carried{Session: f.session.shared.key, Principal: f.session.digest,
+		Stream: &streamReport{Name: f.key.Stream, From: f.handler.sessions.shared.process}}
+	ask := time.NewTicker(askPause)
+	defer ask.Stop()
+	for isDue := true; !f.isOver && !f.conn.isOver() && ctx.Err() == nil; {
+		last, ended, isGone, goesOn := f.state()
+		if !goesOn {
+			return nil
+		}
+		var err error
+		if last > f.n || ended || isGone {
+			err = f.read(ctx)
+		}
+		switch {
+		case err != nil && !errors.Is(err, ErrEventGap):
+			return err
+		case err != nil || (ended || isGone) && !f.isOver:
+			return f.fail(ctx, isGone)
+		}
+		if isDue {
+			if err := f.handler.sessions.sendReport(topicOf(f.process), question); err != nil {
+				return err
+			}
+		}
+		isDue = false
+		select {
+		case <-f.wake:
+		case <-ask.C:
+			isDue = true
+		case <-f.conn.over():
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// read sends the events that are stored and were not sent.
+func (f *follower) read(ctx context.Context) error {
+	n, data, err := replay(f.handler.sessions.events.After(ctx, f.key, f.n), f.key.Stream, f.conn, f.n)
+	f.n, f.isOver = n, isResponse(data)
+	return err
+}
+
+// fail sends an error in place of a response that is not stored, unless the client has received the
+// response already.
+func (f *follower) fail(ctx context.Context, isGone bool) error {
+	f.isOver = true
+	for data, err := range f.handler.sessions.events.After(ctx, f.key, f.n-1) {
+		if err == nil && isResponse(data) {
+			return nil
+		}
+	}
+	if data := lostResponse(f.key.Stream, isGone); data != nil {
+		return f.conn.append(sse.Event{Data: data})
+	}
+	return nil
+}
+
+// state returns what is known about the stream, and whether to follow it any longer.
+func (f *follower) state() (last int64, ended, isGone, goesOn bool) {
+	f.session.mu.Lock()
+	defer f.session.mu.Unlock()
+	goesOn = !f.session.ended && f.session.following[f.key.Stream] == f
+	return f.last, f.ended, time.Since(f.heard) >= goneAfter, goesOn
+}
+
+// start registers the follower, in place of another follower of the stream: only a client that found
+// its connection broken resumes the stream again.
+func (f *follower) start() {
+	s := f.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.following[f.key.Stream]; before != nil {
+		peer.Wake(before.wake)
+	}
+	if s.following == nil {
+		s.following = map[string]*follower{}
+	}
+	s.following[f.key.Stream] = f
+}
+
+func (f *follower) stop() {
+	f.session.mu.Lock()
+	defer f.session.mu.Unlock()
+	if f.session.following[f.key.Stream] == f {
+		delete(f.session.following, f.key.Stream)
+	}
+}
