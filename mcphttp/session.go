@@ -230,12 +230,12 @@ func (h *Handler) find(r *http.Request, head *head, principal *mcp.Principal) (*
 	if s == nil {
 		var no *refusal
 		if s, no = h.load(r, head.id.value, principal); no != nil {
-			return nil, no
+			return nil, h.afterShutdown(no)
 		}
 	}
 	if !h.sessions.refresh(s) {
 		h.sessions.release(s)
-		return nil, errNoSession
+		return nil, h.afterShutdown(errNoSession)
 	}
 	no := errNoSession // for an HTTP+SSE session
 	if conv := s.conversation(); conv != nil && s.queue == nil {

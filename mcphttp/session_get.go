@@ -89,7 +89,7 @@ func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream
 	// Before the client sees the stream, so that it is notified of later subscriptions.
 	if no := h.sessions.attach(s, a); no != nil {
 		s.detach(a)
-		return no
+		return h.afterShutdown(no)
 	}
 	a.stream.start(r.Context(), conn)
 	_ = conn.flush() // if it fails the stream ends at once

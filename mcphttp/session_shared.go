@@ -155,6 +155,15 @@ func (t *sessions) create(s *session, conv *legacy.Session) *refusal {
 	return nil
 }
 
+// afterShutdown replaces the refusal for an unknown session if this process has forgotten all
+// sessions, which other processes continue.
+func (h *Handler) afterShutdown(no *refusal) *refusal {
+	if no == errNoSession && h.sessions.shared.SessionStore != nil && !h.life.isOpen() {
+		return errShutdown
+	}
+	return no
+}
+
 // load returns a session that another process opened, which the caller releases.
 func (h *Handler) load(r *http.Request, id string, principal *mcp.Principal) (*session, *refusal) {
 	t, key := h.sessions, sessionKey{id, principal.Key()}

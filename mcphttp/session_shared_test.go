@@ -29,6 +29,7 @@ type testStore struct {
 	published    atomic.Int32
 	drops        atomic.Bool // loses messages
 	silent       atomic.Bool // reports no changes
+	loaded       func()      // called by each Load; may be nil
 
 	mu        sync.Mutex // guards the field below
 	receivers []subscribed
@@ -63,6 +64,9 @@ func (s *testStore) Create(ctx context.Context, key string, r replica.Session, i
 
 func (s *testStore) Load(ctx context.Context, key string) (r replica.Session, err error) {
 	s.loads.Add(1)
+	if s.loaded != nil {
+		s.loaded()
+	}
 	err = cmpErr(s.failure(), func() error { r, err = s.Memory.Load(ctx, key); return err })
 	return r, err
 }
@@ -354,6 +358,38 @@ func TestSharedSession_BelongsToItsScope(t *testing.T) {
 			if got := s.send(callBody(n, "echo")); got.status != want {
 				t.Errorf("handler %d: got %d %s, want %d", n, got.status, got.body, want)
 			}
+		}
+	})
+}
+
+// A process that shuts down does not tell a client that its session ended.
+func TestSharedSession_ShutdownDuringARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.at(0)
+		s := f.initialize(june2025)
+		synctest.Wait()
+		f.at(1)
+		held, before := make(chan struct{}), f.store.loads.Load()
+		f.store.loaded = func() {
+			if f.store.loads.Load() == before+2 { // the second one checks that nothing changed meanwhile
+				<-held
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			if got := f.do(http.MethodGet, "", s.headers...); got.status != 503 {
+				t.Errorf("got %d %s, want 503", got.status, got.body)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() { _ = f.handlers[1].Shutdown(t.Context()) })
+		synctest.Wait()
+		close(held)
+		all.Wait()
+		f.at(2)
+		if got := s.send(callBody(3, "echo")); got.status != 200 {
+			t.Errorf("at another process: got %d %s, want 200", got.status, got.body)
 		}
 	})
 }
