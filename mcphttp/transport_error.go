@@ -156,6 +156,18 @@ func (e *StatusError) isTransient() bool {
 		e.StatusCode == http.StatusConflict || e.StatusCode == http.StatusRequestTimeout
 }
 
+// isUnavailable reports whether the status is about the server and not about a session: a limit,
+// or a load balancer that reaches no server.
+func (e *StatusError) isUnavailable() bool {
+	switch e.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
+		return true
+	case http.StatusServiceUnavailable: // some servers also send it for an unknown session
+		return !e.mayHaveRun() || strings.HasPrefix(e.Header.Get("Content-Type"), "text/html")
+	}
+	return false
+}
+
 // isAnyStatus reports whether err is an HTTP response without a JSON-RPC message.
 func isAnyStatus(err error) bool {
 	_, ok := errors.AsType[*StatusError](err)

@@ -164,7 +164,7 @@ func (l *clientSession) response(x *clientExchange, id jsonrpc.ID) (m *jsonrpc.M
 	return nil, x.notSent(driver.ErrSessionLost)
 }
 
-// exists reports whether the server answers a ping in the session, or cannot be reached.
+// exists reports whether the server answers a ping in the session, or is unavailable.
 func (l *clientSession) exists(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
@@ -178,6 +178,9 @@ func (l *clientSession) exists(ctx context.Context) bool {
 		return true
 	}
 	m, err := l.response(x, id)
+	if status, ok := errors.AsType[*StatusError](err); ok && status.isUnavailable() {
+		return true
+	}
 	return !errors.Is(err, driver.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed && !mentionsSession(m)
 }
 

@@ -2,6 +2,7 @@ package mcphttp_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
@@ -126,6 +128,49 @@ func TestRefusedRequestDoesNotEndTheSession(t *testing.T) {
 				}
 			}
 			if _, err := c.ReadResource(t.Context(), "x:y"); err != nil {
+				t.Error(err)
+			}
+			if s.session.Load() != first {
+				t.Errorf("%d sessions, want 1", s.session.Load()-first+1)
+			}
+		})
+	}
+}
+
+// A load balancer that reaches no server does not end a session.
+//
+// Requirement: LHTTP-29
+func TestUnavailableServerKeepsTheSession(t *testing.T) {
+	for name, refuse := range map[string]func(w http.ResponseWriter){
+		"429": func(w http.ResponseWriter) { w.WriteHeader(429) },
+		"502": func(w http.ResponseWriter) { w.WriteHeader(502) },
+		"504": func(w http.ResponseWriter) { w.WriteHeader(504) },
+		"503 with Retry-After": func(w http.ResponseWriter) {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(503)
+		},
+		"503 with a page": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.WriteHeader(503)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &forgetfulServer{}
+			var down atomic.Bool
+			c := connectTo(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if down.Load() {
+					refuse(w)
+					return
+				}
+				s.ServeHTTP(w, r)
+			}))
+			first := s.session.Load()
+			down.Store(true)
+			if _, err := c.CallTool(t.Context(), "x", nil); err == nil || errors.Is(err, driver.ErrSessionLost) {
+				t.Errorf("a call without a server: got error %v, want another error", err)
+			}
+			down.Store(false)
+			if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
 				t.Error(err)
 			}
 			if s.session.Load() != first {
