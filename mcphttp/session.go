@@ -161,6 +161,7 @@ func (s *session) close(cause error) (hadBegun bool) {
 	s.mu.Lock()
 	hadBegun, s.hasBegun, s.ended = s.hasBegun, false, true
 	conv, alone := s.conversation(), s.standalone
+	isOffline := alone != nil && alone.connected == 0
 	if s.initializing != nil {
 		s.initializing(cause)
 	}
@@ -177,6 +178,9 @@ func (s *session) close(cause error) (hadBegun bool) {
 	if alone != nil {
 		alone.stream.sessionEnded.Store(!s.dropped)
 		alone.queue.close()
+		if isOffline && s.dropped {
+			alone.store()
+		}
 	}
 	if s.queue != nil {
 		s.queue.close()

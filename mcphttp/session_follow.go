@@ -144,6 +144,9 @@ func (t *sessions) receiveReport(s *session, c *carried) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		stream = s.streams[state.Name]
+		if a := s.standalone; a != nil && a.stream.name() == state.Name {
+			stream = a.stream
+		}
 		if f := s.following[state.Name]; f != nil && state.From == "" {
 			f.last, f.ended, f.heard = max(f.last, state.Last), state.Over, time.Now()
 			peer.Wake(f.wake)
@@ -198,28 +201,29 @@ func (t *sessions) sendAnswers() {
 			state.Over = a.stream.done.Load() // before Last, which includes the response then
 			state.Last = a.stream.stored.Load()
 		}
-		err := t.sendReport(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
+		_, err := t.sendReport(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
 		if err != nil {
 			x.log.error(context.Background(), "mcphttp: state of a stream not sent to another process", err)
 		}
 	}
 }
 
-func (t *sessions) sendReport(topic string, c *carried) error {
+func (t *sessions) sendReport(topic string, c *carried) (receivers int, err error) {
 	data, err := stdjson.Marshal(c)
 	if err == nil {
-		_, err = t.shared.publish(topic, data)
+		receivers, err = t.shared.publish(topic, data)
 	}
-	return err
+	return receivers, err
 }
 
-// A follower is a GET that reads the stream of a call at another process.
+// A follower is a GET that reads a stream of another process: of a call, or the standalone stream until
+// that process has stored its last event.
 type follower struct {
 	handler *Handler
 	session *session
 	conn    *eventStream
 	key     StreamKey
-	process string        // runs the call
+	process string        // has the stream
 	n       int64         // of the last event that was sent
 	isOver  bool          // the response was sent, or an error in its place
 	wake    chan struct{} // buffered(1): an answer came, another GET replaced this one, or the session ended
@@ -237,25 +241,34 @@ func (h *Handler) follow(r *http.Request, s *session, conn *eventStream, name st
 		return no
 	}
 	defer h.follows.release(s.caller, 1)
-	f := &follower{handler: h, session: s, conn: conn, n: n, wake: make(chan struct{}, 1), heard: time.Now(),
-		key: StreamKey{Session: s.id, Principal: s.digest, Stream: name}}
+	f := h.newFollower(s, conn, name, n)
 	if err := f.read(r.Context()); err != nil {
 		return h.afterReplay(conn, err)
 	}
 	if h.sessions.shared.bus == nil || len(name) == streamNameLen {
 		return nil
 	}
-	f.process = name[streamNameLen : streamNameLen+nameLen]
-	f.ended = f.process == h.sessions.shared.process // as the call is not known here
-	f.start()
-	defer f.stop()
-	if err := f.run(r.Context()); err != nil && !conn.isOver() && r.Context().Err() == nil {
-		h.sessions.shared.log.error(r.Context(), "mcphttp: stream of another process not followed", err)
-	}
+	f.follow(r.Context(), name[streamNameLen:streamNameLen+nameLen])
 	if !f.isOver {
 		_ = conn.append(sse.Event{Retry: resumePause, HasRetry: true}) // fails only without a connection
 	}
 	return nil
+}
+
+func (h *Handler) newFollower(s *session, conn *eventStream, name string, n int64) *follower {
+	return &follower{handler: h, session: s, conn: conn, n: n, wake: make(chan struct{}, 1), heard: time.Now(),
+		key: StreamKey{Session: s.id, Principal: s.digest, Stream: name}}
+}
+
+// follow sends later events of a stream of another process.
+func (f *follower) follow(ctx context.Context, process string) {
+	x := &f.handler.sessions.shared
+	f.process, f.ended = process, process == x.process // a call of this process is not known here any more
+	f.start()
+	defer f.stop()
+	if err := f.run(ctx); err != nil && !f.conn.isOver() && ctx.Err() == nil {
+		x.log.error(ctx, "mcphttp: stream of another process not followed", err)
+	}
 }
 
 // run sends the events of the stream until it is over or the client is gone. An error is that of the
@@ -281,7 +294,8 @@ func (f *follower) run(ctx context.Context) error {
 			return f.fail(ctx, isGone)
 		}
 		if isDue {
-			if err := f.handler.sessions.sendReport(topicOf(f.process), question); err != nil {
+			receivers, err := f.handler.sessions.sendReport(topicOf(f.process), question)
+			if err != nil || receivers == 0 && f.isStandalone() {
 				return err
 			}
 		}
@@ -308,6 +322,9 @@ func (f *follower) read(ctx context.Context) error {
 // response already.
 func (f *follower) fail(ctx context.Context, isGone bool) error {
 	f.isOver = true
+	if f.isStandalone() {
+		return nil // it continues here
+	}
 	for data, err := range f.handler.sessions.events.After(ctx, f.key, f.n-1) {
 		if err == nil && isResponse(data) {
 			return nil
@@ -326,6 +343,8 @@ func (f *follower) state() (last int64, ended, isGone, goesOn bool) {
 	goesOn = !f.session.ended && f.session.following[f.key.Stream] == f
 	return f.last, f.ended, time.Since(f.heard) >= goneAfter, goesOn
 }
+
+func (f *follower) isStandalone() bool { return f.key.Stream[0] == standaloneStream }
 
 // start registers the follower, in place of another follower of the stream: only a client that found
 // its connection broken resumes the stream again.

@@ -423,3 +423,113 @@ func TestFollow_Limits(t *testing.T) {
 		}
 	})
 }
+
+// A client that resumes its GET stream at another process receives each message that came meanwhile once and in
+// order, also if the former process shut down.
+func TestFollow_StandaloneStream(t *testing.T) {
+	for _, version := range streamableRevisions {
+		for _, shutdown := range []bool{false, true} {
+			t.Run(fmt.Sprint(version, shutdown), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					server, change := newChangingServer()
+					add := func(uri string) {
+						mcp.AddResource(server, &mcp.Resource{URI: uri, Name: uri},
+							func(context.Context, string) (string, error) { return "", nil })
+					}
+					for n := range 4 {
+						add(fmt.Sprint("test://", n))
+					}
+					f, _ := startResuming(t, server)
+					f.at(0)
+					s := f.initialize(version)
+					for n := range 4 {
+						s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe",`+
+							`"params":{"uri":"test://%d"}}`, n))
+					}
+					ctx, disconnect := context.WithCancel(t.Context())
+					events := f.stream(s.get(ctx))
+					events.skipFirstEvent(version)
+					synctest.Wait()
+					change()
+					last := events.next()
+					name, _, _ := mcphttp.ParseEventID(last.ID)
+					for process := range f.handlers {
+						disconnect()
+						synctest.Wait()
+						for n := range 3 {
+							server.ResourceUpdated(fmt.Sprint("test://", n))
+						}
+						synctest.Wait()
+						if shutdown && process < 2 {
+							if err := f.handlers[process].Shutdown(t.Context()); err != nil {
+								t.Fatal(err)
+							}
+						}
+						f.at((process + 1) % 3)
+						if shutdown && process == 2 {
+							f.at(2)
+						}
+						ctx, disconnect = context.WithCancel(t.Context())
+						begin := time.Now()
+						events = f.stream(s.get(ctx, "Last-Event-ID: "+last.ID))
+						for n := range 3 {
+							if last = events.next(); !strings.Contains(string(last.Data), fmt.Sprint("test://", n)) {
+								t.Errorf("after process %d: got %s, want the update of %d", process, last.Data, n)
+							}
+						}
+						synctest.Wait()
+						server.ResourceUpdated("test://3")
+						if last = events.next(); !strings.Contains(string(last.Data), "test://3") {
+							t.Errorf("after process %d: got %s, want only the last update", process, last.Data)
+						}
+						if got, _, _ := mcphttp.ParseEventID(last.ID); got != name {
+							t.Errorf("the stream has the name %s, want %s", got, name)
+						}
+						if waited := time.Since(begin); waited > time.Second {
+							t.Errorf("the events came after %v", waited)
+						}
+					}
+					disconnect()
+					synctest.Wait()
+				})
+			})
+		}
+	}
+}
+
+// The stream of another session, or a stream whose events are lost, is not continued: a new stream opens.
+func TestFollow_UnknownStandaloneStream(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		server, change := newChangingServer()
+		f, stored := startResuming(t, server)
+		f.at(0)
+		s := f.initialize(version, "Authorization: ann")
+		events := f.stream(s.get(t.Context()))
+		events.skipFirstEvent(version)
+		synctest.Wait()
+		change()
+		known := events.next().ID
+		f.at(1)
+		for _, principal := range []string{"ann", "bob"} {
+			other := f.initialize(version, "Authorization: "+principal)
+			for _, id := range []string{known, "s" + strings.Repeat("A", 26) + "-1"} {
+				ctx, disconnect := context.WithCancel(t.Context())
+				others := f.stream(other.get(ctx, "Last-Event-ID: "+id))
+				others.skipFirstEvent(version)
+				synctest.Wait()
+				change()
+				name, _, _ := mcphttp.ParseEventID(id)
+				if e := others.next(); !isChange(e.Data) || strings.HasPrefix(e.ID, name) {
+					t.Errorf("%s, %s: got %s %s, want a change on a new stream", principal, id, e.ID, e.Data)
+				}
+				disconnect()
+				synctest.Wait()
+			}
+		}
+		stored.readFails.Store(true)
+		if got := f.do(http.MethodGet, "", append(s.headers, "Last-Event-ID: "+known)...); got.status != 503 {
+			t.Errorf("the store fails: got %d %s, want 503", got.status, got.body)
+		}
+		stored.readFails.Store(false)
+	})
+}

@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -29,7 +30,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *
 	defer conn.close()
 	lastEvent, resumes := first(r.Header, headerLastEvent)
 	if !resumes {
-		return h.serveStandalone(r, s, conn)
+		return h.serveStandalone(r, s, conn, "", 0)
 	}
 	name, n, ok := parseEventID(lastEvent)
 	if !ok {
@@ -81,19 +82,52 @@ func (h *Handler) afterReplay(conn *eventStream, err error) *refusal {
 	return refuseBusy(http.StatusServiceUnavailable, "the store of events failed")
 }
 
-func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
+// serveStandalone opens the standalone stream. With a name, it continues the stream of that name at
+// another process after event n.
+func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
 	conn.notify = make(chan struct{}, 1)
-	rev := s.conversation().Revision()
-	a := &standalone{stream: s.newStream(newStreamName(standaloneStream), rev, h.sessions.events), connected: 1}
+	rev, former := s.conversation().Revision(), s.listener()
+	a := &standalone{connected: 1}
+	a.stream = s.newStream(cmp.Or(name, newStreamName(standaloneStream)), rev, h.sessions.events)
 	a.queue.init(a.stream, h.unread, s.caller)
 	// Before the client sees the stream, so that it is notified of later subscriptions.
 	if no := h.sessions.attach(s, a); no != nil {
 		s.detach(a)
 		return h.afterShutdown(no)
 	}
-	a.stream.start(r.Context(), conn)
-	_ = conn.flush() // if it fails the stream ends at once
+	if name == "" {
+		a.stream.start(r.Context(), conn)
+		_ = conn.flush() // if it fails the stream ends at once
+	} else if err := h.adopt(r, s, a.stream, conn, former, n); err != nil {
+		s.detach(a)
+		if no := h.afterReplay(conn, err); no != errEventUnknown {
+			return no
+		}
+		return h.serveStandalone(r, s, conn, "", 0) // status 404 would end the session of some clients
+	}
 	h.runStandalone(r, s, a, conn)
+	return nil
+}
+
+// adopt replays the events of a stream of another process, the former listener, until that process has
+// stored its last event. The stream continues here with the next number.
+func (h *Handler) adopt(
+	r *http.Request, s *session, st *sessionStream, conn *eventStream, former string, n int64,
+) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.store == nil {
+		return ErrEventGap
+	}
+	f := h.newFollower(s, conn, st.name(), n)
+	if err := f.read(r.Context()); err != nil {
+		return err
+	}
+	if former != "" && former != h.sessions.shared.process && h.sessions.shared.bus != nil {
+		f.follow(r.Context(), former)
+	}
+	st.last = f.n
+	st.conn.Store(conn)
 	return nil
 }
 
@@ -126,6 +160,7 @@ func (s *session) setStandalone(a *standalone) *refusal {
 
 // detach ends a stream, and its subscription unless another stream replaced it.
 func (s *session) detach(a *standalone) {
+	a.stream.close()
 	s.attaching.Lock()
 	defer s.attaching.Unlock()
 	s.mu.Lock()
@@ -150,8 +185,21 @@ func (s *session) yield() {
 	}
 	a.queue.close() // its goroutine writes the queued messages, and detaches the stream
 	if a.connected == 0 {
-		go s.detach(a)
+		go s.pass(a)
 	}
+}
+
+// pass ends a stream without a client.
+func (s *session) pass(a *standalone) {
+	a.store()
+	s.detach(a)
+}
+
+// store stores the queued messages of a stream without a client, which receives them at another process.
+func (a *standalone) store() {
+	messages, _ := a.queue.drain(nil)
+	a.stream.sendAll(context.Background(), messages)
+	a.queue.written()
 }
 
 // resumeStandalone moves the standalone stream to a new connection. The server may not have noticed
@@ -166,7 +214,7 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 	s.mu.Unlock()
 	switch {
 	case !known && s.shared != nil: // another process sent the events so far
-		return h.serveStandalone(r, s, conn)
+		return h.serveStandalone(r, s, conn, name, n)
 	case !known:
 		return errEventUnknown
 	}
@@ -226,6 +274,6 @@ func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) 
 	}
 	a.queue.setLimit(maxQueuedOffline)
 	if s.standalone == a && a.queue.isClosed() { // another process opened a stream when the client left
-		go s.detach(a)
+		go s.pass(a)
 	}
 }

@@ -252,6 +252,16 @@ func (t *sessions) listen(s *session, set func() *refusal) *refusal {
 	return set()
 }
 
+// listener returns the process that holds the standalone stream, as far as this process knows.
+func (s *session) listener() string {
+	if s.shared == nil {
+		return ""
+	}
+	s.shared.mu.Lock()
+	defer s.shared.mu.Unlock()
+	return s.shared.record.Listener
+}
+
 // update stores the record of a session if it has changed, or if there is a new listener. The caller
 // holds s.shared.mu.
 func (t *sessions) update(s *session, listener string) error {
