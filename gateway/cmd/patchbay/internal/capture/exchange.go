@@ -115,13 +115,11 @@ type Line struct {
 func (f *Frame) IsCut() bool { return f.Size > maxFrame }
 
 const (
-	// maxSummaries is about a day of a busy person's work; a summary has about 200 bytes, so that
-	// the summaries need 10 MiB.
+	// maxSummaries is about a day of a busy person's work; a summary has 128 bytes and shares
+	// most texts, so that the summaries need 7 MiB.
 	maxSummaries = 50_000
 	// maxProcesses limits the processes that [Ring.Stderr] reads: more than most hosts run.
 	maxProcesses = 50
-	// minGrowth is the number of summaries for which memory is allocated at first.
-	minGrowth = 64
 	// maxBodies bounds the texts of all frames, in bytes: the console must fit beside a gateway on
 	// a small machine.
 	maxBodies = 64 << 20

@@ -17,10 +17,9 @@ func NewSmall(exchanges, bytes int) *Ring {
 func (r *Ring) Held() (size, frames int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, x := range r.exchanges {
-		frames += len(x.frames)
-		for _, f := range x.frames {
-			size += len(f.Text) + frameCost
+	for id := r.oldest(); id <= r.last; id++ {
+		for _, f := range r.find(id).frames() {
+			frames, size = frames+1, size+len(f.Text)+frameCost
 		}
 	}
 	if size != r.size {

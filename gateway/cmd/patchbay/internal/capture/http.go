@@ -84,7 +84,7 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	status := httpStatus(res.StatusCode)
 	now := time.Now()
-	c.ring.update(id, func(x *Exchange) { x.FirstByte = since(x, now) })
+	c.ring.update(id, func(x *slot) { x.FirstByte = x.since(now) })
 	c.ring.write(id, Frame{Kind: Header, Time: now}, nil, func(to []byte) []byte {
 		return t.clean(appendHeader(to, status, res.Header))
 	})
@@ -97,7 +97,7 @@ func (t *httpTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if t.login != nil {
 			c.ring.add(id, Frame{Kind: Body, Size: int(n)}, t.login.received(req.Method, body.kept), nil)
 		} else {
-			c.ring.update(id, func(x *Exchange) { x.Bytes += n })
+			c.ring.update(id, func(x *slot) { x.Bytes += n })
 		}
 		c.ring.end(id, status)
 	}

@@ -41,13 +41,13 @@ func (r *recorder) Record(record *event.Record) error {
 	case event.Intent, event.Answer:
 		id := r.exchange(record)
 		if record.Event == event.Answer {
-			r.ring.update(id, func(x *Exchange) { x.Rounds, x.Status = x.Rounds+1, "" })
+			r.ring.update(id, func(x *slot) { x.Rounds, x.Status = x.Rounds+1, "" })
 		}
 		r.ring.causes.put(id, record)
 	case event.Question:
 		id := r.exchange(record)
 		r.add(id, record, false, &jsonrpc.Message{ID: messageID(id), Result: record.Result})
-		r.ring.update(id, func(x *Exchange) { x.Status = StatusQuestion })
+		r.ring.update(id, func(x *slot) { x.Status = StatusQuestion })
 	case event.End, event.Refused:
 		r.end(record)
 	case event.Login:
@@ -79,7 +79,7 @@ func (r *recorder) exchange(record *event.Record) uint64 {
 			Sent: max(time.Since(record.Start), 1)}
 		keeps := r.ring.Keeps()
 		if !keeps {
-			x.count(len(record.Arguments) + len(record.Answers))
+			x.Frames, x.Bytes = 1, int64(len(record.Arguments)+len(record.Answers))
 		}
 		if id = r.ring.begin(&x); !isLast && len(r.calls) < maxPending {
 			r.calls[record.Call] = id
@@ -135,7 +135,7 @@ func (r *recorder) end(record *event.Record) {
 		r.ring.add(id, Frame{Kind: Decision}, []byte(record.Mask(record.Err.Error())), nil)
 	}
 	word, ended := status(record), record.Start.Add(record.Duration)
-	r.ring.update(id, func(x *Exchange) {
+	r.ring.update(id, func(x *slot) {
 		if !keeps {
 			x.count(len(record.Result))
 		}

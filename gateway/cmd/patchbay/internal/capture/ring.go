@@ -25,19 +25,14 @@ type Ring struct {
 	log      atomic.Pointer[func(Line)]
 	buffers  sync.Pool // of *[]byte: texts of frames before masking
 
-	mu        sync.Mutex // guards the fields below
-	last      uint64     // id of the newest exchange
-	exchanges []slot     // by id modulo maxSlots
-	processes []uint64   // ids of the newest processes, at most maxProcesses
-	order     []uint64   // the exchange of each frame that is held, the oldest first
-	size      int        // of the frames that are held
+	mu        sync.Mutex          // guards the fields below
+	last      uint64              // id of the newest exchange
+	slots     []*[chunkSlots]slot // by id modulo maxSlots
+	known     [64]*about          // the latest, by hash
+	processes []uint64            // ids of the newest processes, at most maxProcesses
+	order     []uint64            // the exchange of each frame that is held, the oldest first
+	size      int                 // of the frames that are held
 	watchers  map[*Watcher]struct{}
-}
-
-// A slot holds an exchange and its frames.
-type slot struct {
-	Exchange
-	frames []Frame
 }
 
 // New returns an empty ring. The options may be nil.
@@ -76,20 +71,18 @@ func (r *Ring) begin(x *Exchange) uint64 {
 	if x.Queued.IsZero() {
 		x.Queued = time.Now()
 	}
-	x.Rounds = 1
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.last++
 	x.ID = r.last
-	if i := r.slot(x.ID); i < len(r.exchanges) {
-		r.forget(&r.exchanges[i])
-		r.exchanges[i].Exchange = *x
-	} else {
-		if n := len(r.exchanges); n == cap(r.exchanges) { // append grows large slices by a quarter only
-			r.exchanges = slices.Grow(r.exchanges, min(max(n, minGrowth), r.maxSlots-n))
-		}
-		r.exchanges = append(r.exchanges, slot{Exchange: *x})
+	if r.slot(x.ID)/chunkSlots == len(r.slots) {
+		r.slots = append(r.slots, new([chunkSlots]slot))
 	}
+	s := r.find(x.ID)
+	if s.held != nil {
+		r.forget(s.held)
+	}
+	*s = r.newSlot(x)
 	if x.Hop == Process {
 		r.processes = append(r.processes[max(len(r.processes)-maxProcesses+1, 0):], x.ID)
 	}
@@ -99,20 +92,27 @@ func (r *Ring) begin(x *Exchange) uint64 {
 
 func (r *Ring) slot(id uint64) int { return int((id - 1) % uint64(r.maxSlots)) } //nolint:gosec // less than maxSlots
 
+// oldest returns the id of the oldest exchange that is held, or 1. The caller holds the mutex.
+func (r *Ring) oldest() uint64 {
+	most := uint64(r.maxSlots) //nolint:gosec // positive
+	return max(r.last, most) - most + 1
+}
+
 // find returns an exchange that is held, or nil. The caller holds the mutex.
 func (r *Ring) find(id uint64) *slot {
-	if i := r.slot(id); id > 0 && i < len(r.exchanges) && r.exchanges[i].ID == id {
-		return &r.exchanges[i]
+	if id > r.last || id < r.oldest() {
+		return nil
 	}
-	return nil
+	i := r.slot(id)
+	return &r.slots[i/chunkSlots][i%chunkSlots]
 }
 
 // update changes an exchange, unless the ring no longer holds it. change must not block.
-func (r *Ring) update(id uint64, change func(x *Exchange)) {
+func (r *Ring) update(id uint64, change func(x *slot)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if x := r.find(id); x != nil {
-		change(&x.Exchange)
+		change(x)
 		r.notify(id)
 	}
 }
@@ -120,23 +120,11 @@ func (r *Ring) update(id uint64, change func(x *Exchange)) {
 // end ends an exchange with a status. An exchange that ended already keeps its status.
 func (r *Ring) end(id uint64, status string) {
 	now := time.Now()
-	r.update(id, func(x *Exchange) { x.end(status, now) })
+	r.update(id, func(x *slot) { x.end(status, now) })
 }
-
-func (x *Exchange) end(status string, now time.Time) {
-	if !x.IsOver() {
-		x.Status, x.End = status, since(x, now)
-		x.FirstByte = cmp.Or(x.FirstByte, x.End)
-	}
-}
-
-// since returns the time of an event of an exchange, which is never zero.
-func since(x *Exchange, now time.Time) time.Duration { return max(now.Sub(x.Queued), 1) }
 
 // count counts a frame whose text is not kept.
-func (r *Ring) count(id uint64, size int) { r.update(id, func(x *Exchange) { x.count(size) }) }
-
-func (x *Exchange) count(size int) { x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(size) }
+func (r *Ring) count(id uint64, size int) { r.update(id, func(x *slot) { x.count(size) }) }
 
 // add adds a frame with its text to an exchange, and sets Size and Time unless they are set. The values
 // of members whose names are secret are hidden. Without a reader, add only counts.
@@ -155,12 +143,14 @@ func (r *Ring) add(id uint64, f Frame, text []byte, secret names) {
 	if x == nil {
 		return
 	}
-	f.before = x.Frames
-	x.Frames, x.Bytes = x.Frames+1, x.Bytes+int64(f.Size)
-	if x.frames == nil {
-		x.frames = make([]Frame, 0, firstFrames)
+	f.before = int(x.Frames)
+	x.count(f.Size)
+	if x.held == nil {
+		x.held = &held{}
+		x.held.frames = x.held.first[:0]
 	}
-	x.frames = append(x.frames, f)
+	x.held.frames = append(x.held.frames, f)
+	x.held.size += len(f.Text) + frameCost
 	r.order = append(r.order, id)
 	r.size += len(f.Text) + frameCost
 	for r.size > r.maxBytes {
@@ -186,27 +176,21 @@ func (r *Ring) write(id uint64, f Frame, secret names, text func(to []byte) []by
 func (r *Ring) dropFirst() {
 	x := r.find(r.order[0])
 	r.order = r.order[1:] // append copies the rest in time
-	if x == nil || len(x.frames) == 0 {
+	if x == nil {
 		return // the exchange is no longer held
 	}
-	r.size -= len(x.frames[0].Text) + frameCost
-	if x.frames[0] = (Frame{}); len(x.frames) == 1 {
-		x.frames = nil
-		return
+	h := x.held
+	size := len(h.frames[0].Text) + frameCost
+	r.size, h.size, h.frames[0] = r.size-size, h.size-size, Frame{}
+	if h.frames = h.frames[1:]; len(h.frames) == 0 {
+		x.held = nil
 	}
-	x.frames = x.frames[1:]
 }
 
 // forget drops the frames of an exchange whose slot is used again.
-func (r *Ring) forget(old *slot) {
-	for i := range old.frames {
-		r.size -= len(old.frames[i].Text) + frameCost
-	}
-	old.frames = nil
-	for len(r.order) > 0 {
-		if x := r.find(r.order[0]); x != nil && len(x.frames) > 0 {
-			break
-		}
+func (r *Ring) forget(old *held) {
+	r.size -= old.size
+	for len(r.order) > 0 && r.order[0] < r.oldest() {
 		r.order = r.order[1:]
 	}
 }
@@ -219,27 +203,34 @@ func (r *Ring) Get(id uint64) (x Exchange, frames []Frame, ok bool) {
 	if held == nil {
 		return Exchange{}, nil, false
 	}
-	return held.Exchange, slices.Clone(held.frames), true
+	return held.exchange(id), slices.Clone(held.frames()), true
 }
 
 // Oldest returns when the oldest exchange that is held was queued.
 func (r *Ring) Oldest() (queued time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if x := r.find(r.last - uint64(len(r.exchanges)) + 1); x != nil {
+	if x := r.find(r.oldest()); x != nil {
 		queued = x.Queued
 	}
 	return queued
 }
 
+// A copied exchange does not change with the ring.
+type copied struct {
+	Exchange
+	frames []Frame
+}
+
 // Stderr returns the times of the last n lines of standard error that match a query, in order. It reads the
 // last n frames of the newest processes, and no other exchanges.
 func (r *Ring) Stderr(q *Query, n int) (times []time.Time) {
-	copies := make([]slot, 0, maxProcesses)
+	copies := make([]copied, 0, maxProcesses)
 	r.mu.Lock()
 	for _, id := range r.processes {
 		if x := r.find(id); x != nil {
-			copies = append(copies, slot{x.Exchange, slices.Clone(x.frames[max(len(x.frames)-n, 0):])})
+			frames := x.frames()
+			copies = append(copies, copied{x.exchange(id), slices.Clone(frames[max(len(frames)-n, 0):])})
 		}
 	}
 	r.mu.Unlock()
@@ -261,16 +252,17 @@ func (r *Ring) Find(q *Query, before uint64, n int) []Exchange {
 	const chunk = 1000 // exchanges that are copied while the ring is locked: less than a millisecond
 	var found []Exchange
 	for id, more := before, true; more && len(found) < n; {
-		var copies []slot
+		var copies []copied
 		r.mu.Lock()
 		if id == 0 || id > r.last {
 			id = r.last + 1
 		}
-		first := r.last - uint64(len(r.exchanges)) + 1
+		first := r.oldest()
 		for ; id > first && len(copies) < chunk; id-- {
-			c := slot{Exchange: r.find(id - 1).Exchange}
+			x := r.find(id - 1)
+			c := copied{Exchange: x.exchange(id - 1)}
 			if q.readsFrames() {
-				c.frames = slices.Clone(r.find(id - 1).frames)
+				c.frames = slices.Clone(x.frames())
 			}
 			copies = append(copies, c)
 		}

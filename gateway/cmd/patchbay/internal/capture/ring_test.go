@@ -53,6 +53,32 @@ func TestRingDropsTheOldest(t *testing.T) {
 	}
 }
 
+// A ring of more exchanges than it allocates at once, most of which share their descriptions, holds the latest.
+func TestRingHoldsTheLatest(t *testing.T) {
+	const exchanges, calls = 1200, 5000
+	ring := capture.NewSmall(exchanges, 10<<20)
+	name := func(i uint64) string { return fmt.Sprint("t", i/3) }
+	take := ring.Frames("srv")
+	for i := range uint64(calls) {
+		call(take, int64(i), name(i), 1)
+	}
+	all := ring.Find(nil, 0, calls)
+	if len(all) != exchanges {
+		t.Fatalf("got %d exchanges, want %d", len(all), exchanges)
+	}
+	for n, x := range all {
+		want := uint64(calls - n)
+		held, frames, ok := ring.Get(want)
+		if !ok || x.ID != want || held != x || len(frames) != 2 || x.Target != name(want-1) || x.Server != "srv" ||
+			x.Rounds != 1 || x.Frames != 2 || x.Status != "ok" {
+			t.Fatalf("got %+v and %+v with %d frames, want %s with 2", x, held, len(frames), name(want-1))
+		}
+	}
+	if size, frames := ring.Held(); frames != 2*exchanges || size == 0 {
+		t.Errorf("got %d frames of %d bytes, want %d", frames, size, 2*exchanges)
+	}
+}
+
 func TestFramesAreCut(t *testing.T) {
 	ring := capture.NewSmall(10, 10<<20)
 	call(ring.Frames("srv"), 1, "large", 3*capture.MaxFrame)

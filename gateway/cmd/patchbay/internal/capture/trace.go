@@ -184,21 +184,24 @@ func (c *connection) frame(f mcp.Frame) {
 		c.logMessage(m.Params)
 	}
 	if status := c.settle(id, f.Sent, m); status != "" || !isCounted {
-		c.ring.update(id, func(x *Exchange) { c.apply(x, m, isCounted, status) })
+		c.ring.update(id, func(x *slot) { c.apply(x, m, isCounted, status) })
 	}
 }
 
 // apply changes an exchange after a message. The status is empty if the message does not change it.
-func (c *connection) apply(x *Exchange, m *jsonrpc.Message, isCounted bool, status string) {
+func (c *connection) apply(x *slot, m *jsonrpc.Message, isCounted bool, status string) {
 	if !isCounted {
 		x.count(len(m.Params) + len(m.Result))
 	}
 	switch status {
 	case "":
 	case StatusQuestion:
-		x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, since(x, c.now))
+		x.Status, x.FirstByte = status, cmp.Or(x.FirstByte, x.since(c.now))
 	default:
-		x.Revision = c.revision // which the response to initialize names
+		if x.Revision != c.revision { // which the response to initialize names
+			a := *x.about
+			a.Revision, x.about = c.revision, &a
+		}
 		x.end(status, c.now)
 	}
 }
@@ -264,7 +267,7 @@ func (c *connection) exchangeOf(sent bool, m *jsonrpc.Message) uint64 {
 		id = c.begin(m, &p)
 	}
 	if kind == jsonrpc.Request {
-		c.ring.update(id, func(x *Exchange) { x.Rounds++ })
+		c.ring.update(id, func(x *slot) { x.Rounds++ })
 		if len(c.received) < maxPending {
 			c.received[m.ID] = id
 		}
@@ -298,7 +301,7 @@ func (c *connection) request(m *jsonrpc.Message, p *parts) uint64 {
 		key := askingKey(&r, m.Params)
 		if r.id = c.asking[key]; r.id != 0 {
 			delete(c.asking, key)
-			c.ring.update(r.id, func(x *Exchange) { x.Rounds, x.Status = x.Rounds+1, "" })
+			c.ring.update(r.id, func(x *slot) { x.Rounds, x.Status = x.Rounds+1, "" })
 		}
 	}
 	if r.id == 0 {
@@ -329,7 +332,7 @@ func (c *connection) begin(m *jsonrpc.Message, p *parts) uint64 {
 		Target: p.target, Trace: traceOf(p.meta), Queued: c.now, Sent: 1,
 		Cause: c.ring.causes.take(c.server, m.Method, p)}
 	if !c.keeps {
-		x.count(len(m.Params))
+		x.Frames, x.Bytes = 1, int64(len(m.Params))
 	}
 	c.begun = c.ring.begin(&x)
 	return c.begun
