@@ -26,6 +26,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
+	"github.com/patchbay-mcp/patchbay/replica"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
 
@@ -79,10 +80,13 @@ func startRedis(t *testing.T) string {
 type process struct {
 	*gateway.Gateway
 	host *host.Host
-	keys *gateway.KeyStore
 	url  string
 	stop context.CancelFunc
 	done chan error
+
+	keys  *gateway.KeyStore
+	state state.Store
+	bus   replica.Bus
 }
 
 // A fleet is three gateways that share a Redis server and serve the same upstream server. As a
@@ -104,14 +108,14 @@ type fleet struct {
 const fleetKeys = "fleet-keys-0123456789-0123456789"
 
 // startFleet starts three gateways for a configuration of the server docs.
-func startFleet(t *testing.T, text string) *fleet {
+func startFleet(t *testing.T, text string, configure ...func(o *host.Options)) *fleet {
 	t.Helper()
 	f := &fleet{t: t, http: http.DefaultTransport.(*http.Transport).Clone(), cancelled: make(chan error, 1),
 		waiting: make(chan struct{}, 1), down: map[int]bool{}}
 	f.upstream = f.newServer()
 	url := startRedis(t)
 	for range 3 {
-		f.start(url, text)
+		f.start(url, text, configure)
 	}
 	t.Cleanup(f.http.CloseIdleConnections)
 	return f
@@ -142,7 +146,7 @@ func (f *fleet) newServer() *mcp.Server {
 }
 
 // start starts a gateway with connections of its own to the shared store.
-func (f *fleet) start(url, text string) {
+func (f *fleet) start(url, text string, configure []func(o *host.Options)) {
 	f.t.Helper()
 	store, err := redis.Open(f.t.Context(), url, &redis.Options{Timeout: patience})
 	if err != nil {
@@ -154,13 +158,16 @@ func (f *fleet) start(url, text string) {
 		f.t.Fatal(err)
 	}
 	shared := state.Share(store.HostState(), store.Bus())
-	p := &process{done: make(chan error, 1), keys: gateway.NewKeyStore(shared)}
+	p := &process{done: make(chan error, 1), keys: gateway.NewKeyStore(shared), state: shared, bus: store.Bus()}
 	log := slog.New(slog.DiscardHandler)
-	p.host, err = host.Open(f.t.Context(), file, &host.Options{
+	o := &host.Options{
 		Dial:  func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(f.upstream), nil },
 		State: shared, StateKeys: [][]byte{[]byte(fleetKeys)}, Logger: log,
-	})
-	if err != nil {
+	}
+	for _, set := range configure {
+		set(o)
+	}
+	if p.host, err = host.Open(f.t.Context(), file, o); err != nil {
 		f.t.Fatal(err)
 	}
 	f.t.Cleanup(func() {
@@ -380,23 +387,33 @@ type fleetSession struct {
 func (f *fleet) initialize(path, key string) *fleetSession {
 	f.t.Helper()
 	s := &fleetSession{f: f, path: path, key: key}
-	status, header := s.send(f.processes[0], path, key, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
+	got := s.send(f.processes[0], path, key, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{`+
 		`"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-	if s.id = header.Get("Mcp-Session-Id"); status != http.StatusOK || s.id == "" {
-		f.t.Fatalf("initialize: status %d, session %q", status, s.id)
+	if s.id = got.header.Get("Mcp-Session-Id"); got.status != http.StatusOK || s.id == "" {
+		f.t.Fatalf("initialize: status %d, session %q", got.status, s.id)
 	}
 	return s
 }
 
-func (s *fleetSession) send(p *process, path, key, body string) (status int, header http.Header) {
+type fleetResponse struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send sends a message to a process, or ends the session there without a message.
+func (s *fleetSession) send(p *process, path, key, message string) fleetResponse {
 	s.f.t.Helper()
 	method := http.MethodPost
-	if body == "" {
+	if message == "" {
 		method = http.MethodDelete
 	}
-	r, err := http.NewRequestWithContext(s.f.t.Context(), method, p.url+path, strings.NewReader(body))
+	ctx, cancel := context.WithTimeout(s.f.t.Context(), patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, p.url+path, strings.NewReader(message))
 	if err != nil {
-		s.f.t.Fatal(err)
+		s.f.t.Error(err)
+		return fleetResponse{}
 	}
 	r.Header = http.Header{"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"},
 		"Accept": {"application/json, text/event-stream"}}
@@ -405,11 +422,15 @@ func (s *fleetSession) send(p *process, path, key, body string) (status int, hea
 	}
 	res, err := s.f.http.RoundTrip(r)
 	if err != nil {
-		s.f.t.Fatal(err)
+		s.f.t.Error(err)
+		return fleetResponse{}
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, res.Body)
-	return res.StatusCode, res.Header
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.f.t.Error(err)
+	}
+	return fleetResponse{res.StatusCode, res.Header, string(body)}
 }
 
 const listBody = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
@@ -427,24 +448,45 @@ func TestSharedSessionIsOfItsCallerAndRoute(t *testing.T) {
 			{"other limits", "/mcp", limited},
 		} {
 			for _, body := range []string{listBody, ""} {
-				if status, _ := s.send(p, other.path, other.key, body); status != http.StatusNotFound {
-					t.Errorf("%s at gateway %d: status %d, want 404", other.name, n, status)
+				if got := s.send(p, other.path, other.key, body); got.status != http.StatusNotFound {
+					t.Errorf("%s at gateway %d: status %d, want 404", other.name, n, got.status)
 				}
 			}
 		}
-		if status, _ := s.send(p, s.path, s.key, listBody); status != http.StatusOK {
-			t.Errorf("the owner at gateway %d: status %d, want 200", n, status)
+		if got := s.send(p, s.path, s.key, listBody); got.status != http.StatusOK {
+			t.Errorf("the owner at gateway %d: status %d, want 200", n, got.status)
 		}
 	}
-	if status, _ := s.send(f.processes[2], s.path, s.key, ""); status != http.StatusNoContent {
-		t.Errorf("the end of the session: status %d, want 204", status)
+	if got := s.send(f.processes[2], s.path, s.key, ""); got.status != http.StatusNoContent {
+		t.Errorf("the end of the session: status %d, want 204", got.status)
 	}
 	for _, p := range f.processes {
 		await(t, func() error {
-			if status, _ := s.send(p, s.path, s.key, listBody); status != http.StatusNotFound {
+			if got := s.send(p, s.path, s.key, listBody); got.status != http.StatusNotFound {
 				return errors.New("the session has not ended at every gateway")
 			}
 			return nil
 		})
+	}
+}
+
+// Messages on the bus that no gateway sends have no effect.
+func TestMalformedMessagesOfTheBusAreIgnored(t *testing.T) {
+	mcptest.NoLeaks(t)
+	f := startFleet(t, fleetConfig)
+	s := f.initialize("/mcp", key)
+	for _, topic := range []string{"mcphttp/every", "mcphttp/changes", "host/state/approval", "host/state/key",
+		"host/state/pins"} {
+		for _, payload := range []string{"", "{", "null", "[]", `{"session":7}`, `{"message":{}}`,
+			`{"session":"x","message":{"jsonrpc":"2.0"}}`, strings.Repeat("[", 1<<16), strings.Repeat("x", 1<<19)} {
+			if _, err := f.processes[0].bus.Publish(t.Context(), topic, []byte(payload)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n, p := range f.processes {
+		if got := s.send(p, s.path, s.key, listBody); got.status != http.StatusOK {
+			t.Errorf("gateway %d: status %d, want 200", n, got.status)
+		}
 	}
 }

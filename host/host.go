@@ -135,6 +135,7 @@ type Host struct {
 	ctx    context.Context // of all that no request waits for
 	cancel context.CancelCauseFunc
 	agent  agent
+	stop   func() // ends the watch of answers to requests for approval
 
 	mu         sync.Mutex // guards the fields below; must not be held while a server or view is called
 	closed     bool
@@ -186,6 +187,7 @@ func (h *Host) Close() error {
 	go func() { // ends with the functions of Options
 		defer close(done)
 		h.cancel(mcp.ErrClosed)
+		h.stop()
 		h.agent.close()
 		var wait sync.WaitGroup
 		for _, u := range h.servers.All() {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
 	"github.com/patchbay-mcp/patchbay/host/internal/observe"
@@ -65,6 +66,7 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.settings = settings
 	h.use(rules)
 	h.servers.Start(set)
+	h.stop = state.Watch(h.opts.State, approval.KindPending, h.approve.Recheck)
 	h.recordConfig(f, "open")
 	return h, nil
 }

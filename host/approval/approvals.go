@@ -58,7 +58,8 @@ func (a *Approvals) Pending(ctx context.Context) (all []Pending, err error) {
 }
 
 // Decide answers a request that waits. The host that holds the request sends or refuses it within about
-// a second, and at once if it returned these Approvals. The approver identifies who answers in
+// a second, and at once if it returned these Approvals or if the store is a [*state.Shared] here and
+// there. The approver identifies who answers in
 // records and grants, such as a user of the operating system; Decide truncates it to 256 bytes. The
 // error is [ErrNotPending] if the request no longer waits.
 func (a *Approvals) Decide(ctx context.Context, id string, answer Answer, approver string) error {
@@ -88,6 +89,9 @@ func (a *Approvals) Decide(ctx context.Context, id string, answer Answer, approv
 		err = a.state.CompareAndSet(ctx, KindPending, id, version, value)
 		if err == nil && a.answered != nil {
 			a.answered()
+		}
+		if err == nil {
+			state.Announce(ctx, a.state, KindPending)
 		}
 		if !errors.Is(err, state.ErrConflict) {
 			return err

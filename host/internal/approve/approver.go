@@ -86,7 +86,8 @@ func (a *Approver) Use(c Channels) { a.channels.Store(&c) }
 // Approvals returns the requests that wait, and the grants.
 func (a *Approver) Approvals() *approval.Approvals { return approval.New(a.State, a.waiting.wake) }
 
-// Recheck makes all waiting requests check whether the policy is still the same.
+// Recheck makes all waiting requests look for an answer in the state, and check whether the policy is
+// still the same.
 func (a *Approver) Recheck() { a.waiting.wake() }
 
 // End refuses the requests that wait for the operator, and later requests that would wait.

@@ -48,6 +48,9 @@ func (p *approving) findGrant(ctx context.Context) (*approval.Grant, error) {
 			continue
 		}
 		if p.c.Decision.Channel == "" || p.c.Decision.Channel == g.Channel {
+			if scope == approval.Session {
+				p.granted.Store(p.session, true) // perhaps by another process
+			}
 			return &g, nil
 		}
 	}
