@@ -36,6 +36,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/replica"
@@ -135,6 +136,7 @@ func New(h *host.Host, o *Options) *Gateway {
 		g.live = &liveKeys{store: g.opts.KeyStore, log: g.opts.Logger,
 			used:  func(k *Key) { g.recordKey(outcomeAccepted, k, nil) },
 			ended: func(k *Key, why error) { g.recordKey(outcomeEnded, k, why) }}
+		g.live.stop = state.Watch(g.live.store.state, stateKind, g.live.changed)
 	}
 	if err := g.usePublicURL(); err != nil {
 		panic("gateway: New: " + err.Error())

@@ -49,6 +49,7 @@ type liveKeys struct {
 	ended func(k *Key, why error)
 
 	work sync.WaitGroup // writes of touch
+	stop func()         // ends the calls of changed
 
 	mu     sync.Mutex // guards the fields below
 	byHash map[keyHash]*liveKey
@@ -148,6 +149,15 @@ func (l *liveKeys) refresh() error {
 		return errKeysUnread
 	}
 	return nil
+}
+
+// changed reads the keys because another process changed them.
+func (l *liveKeys) changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.readKeys(time.Now()); err != nil {
+		l.log.Error("gateway: keys not read", "error", err)
+	}
 }
 
 // readKeys reads the keys, and ends keys that were removed, expired or replaced. The caller must
@@ -250,6 +260,7 @@ func (l *liveKeys) poll() {
 
 // close waits until pending records are written.
 func (l *liveKeys) close() {
+	l.stop()
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()

@@ -151,6 +151,7 @@ func (s *KeyStore) Create(ctx context.Context, k Key) (secret string, err error)
 		}
 		return "", err
 	}
+	state.Announce(ctx, s.state, stateKind)
 	return secret, nil
 }
 
@@ -170,7 +171,8 @@ func (s *KeyStore) List(ctx context.Context) ([]Key, error) {
 	return all, nil
 }
 
-// Revoke removes a key, and returns it. Gateways reject it within a second, and end its requests.
+// Revoke removes a key, and returns it. Gateways reject it within a second, and end its requests: at
+// once if the store is a [*state.Shared] here and there, or within 30 seconds if they cannot read it.
 // The error is [ErrUnknownKey] if the store does not contain the key.
 func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
 	for range maxAttempts {
@@ -186,6 +188,7 @@ func (s *KeyStore) Revoke(ctx context.Context, name string) (*Key, error) {
 			k = &storedKey{Key: Key{Name: name}} // an unreadable entry can be removed
 		}
 		if err = s.state.CompareAndSet(ctx, stateKind, name, version, nil); !errors.Is(err, state.ErrConflict) {
+			state.Announce(ctx, s.state, stateKind)
 			return &k.Key, err
 		}
 	}

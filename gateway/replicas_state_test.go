@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/approval"
+	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
@@ -80,13 +82,7 @@ func pendingIDs(t *testing.T, p *process) (ids []string) {
 // result waits for the response.
 func (c *waitingCall) result(t *testing.T) string {
 	t.Helper()
-	select {
-	case got := <-c.done:
-		return got.body
-	case <-time.After(patience):
-		t.Fatal("the call still waits")
-		return ""
-	}
+	return within(t, "the response", c.done).body
 }
 
 // An approval given at one gateway, or by a command that shares the store, wakes the call that waits at
@@ -177,4 +173,96 @@ func TestGrantOfASessionHoldsAtEveryGateway(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// within waits for a value.
+func within[T any](t *testing.T, what string, values <-chan T) (value T) {
+	t.Helper()
+	select {
+	case value = <-values:
+	case <-time.After(patience):
+		t.Fatal("timeout: " + what)
+	}
+	return value
+}
+
+// A key that one gateway creates works at the others, and a revoked key ends there at once, with its calls.
+func TestKeysChangeAtEveryGateway(t *testing.T) {
+	mcptest.NoLeaks(t)
+	f := startFleet(t, fleetConfig)
+	fastest := time.Hour
+	for round := range 3 {
+		name := fmt.Sprint("key", round)
+		s := f.initialize("/mcp", f.key(gateway.Key{Name: name}))
+		for n, p := range f.processes {
+			if got := s.send(p, s.path, s.key, listBody); got.status != http.StatusOK {
+				t.Errorf("the new key at gateway %d: status %d", n, got.status)
+			}
+		}
+		c, done := f.connect("2026-07-28", s.path, s.key), make(chan error, 1)
+		go func() { // ends with the key
+			res, err := c.CallTool(t.Context(), "docs__wait", nil)
+			if err == nil && res.IsError {
+				err = errors.New(res.Text())
+			}
+			done <- err
+		}()
+		within(t, "the call", f.waiting)
+		begin := time.Now()
+		if _, err := f.processes[0].keys.Revoke(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range f.processes {
+			await(t, func() error {
+				if got := s.send(p, s.path, s.key, listBody); got.status != http.StatusUnauthorized {
+					return fmt.Errorf("the revoked key: status %d, want 401", got.status)
+				}
+				return nil
+			})
+		}
+		within(t, "the end of the call at its server", f.cancelled)
+		if err := within(t, "the end of the call", done); err == nil {
+			t.Error("the call with the revoked key succeeded")
+		}
+		fastest = min(fastest, time.Since(begin))
+	}
+	if fastest >= atOnce {
+		t.Errorf("a revoked key ended after %v, want at once", fastest)
+	}
+}
+
+// Definitions approved at one gateway, or by a command, are listed by all of them at once.
+func TestDefinitionsAreApprovedForEveryGateway(t *testing.T) {
+	mcptest.NoLeaks(t)
+	f := startFleet(t, `{"mcpServers": {"docs": {"command": "docs"}},
+		"patchbay": {"servers": {"docs": {"trust": "review"}}}}`)
+	s := f.initialize("/mcp", key)
+	lists := func(p *process) bool {
+		return strings.Contains(s.send(p, s.path, s.key, listBody).body, `"whoami"`)
+	}
+	for n, p := range f.processes {
+		if lists(p) {
+			t.Errorf("gateway %d lists a definition that was not approved", n)
+		}
+	}
+	pins, err := pin.List(t.Context(), f.processes[1].state)
+	if err != nil || len(pins) == 0 {
+		t.Fatalf("%d definitions, %v", len(pins), err)
+	}
+	if err := pin.Approve(t.Context(), f.processes[1].state, pins...); err != nil {
+		t.Fatal(err)
+	}
+	begin, fastest := time.Now(), time.Hour
+	for n, p := range f.processes {
+		await(t, func() error {
+			if !lists(p) {
+				return fmt.Errorf("gateway %d lists no approved definition", n)
+			}
+			return nil
+		})
+		fastest = min(fastest, time.Since(begin))
+	}
+	if fastest >= atOnce+atOnce/2 { // without a message, within 2 seconds
+		t.Errorf("the approved definitions were listed after %v, want at once", fastest)
+	}
 }

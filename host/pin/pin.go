@@ -119,7 +119,7 @@ var ErrChanged = errors.New("pin: the definition has changed since it was shown,
 
 // Approve approves the forms in Pending of each pin, and no others: if the server sent another form
 // since, the error is [ErrChanged], and then no pin of this server is approved. Hosts with the same
-// store use the definitions within 2 seconds.
+// store use the definitions within 2 seconds, and at once if it is a [*state.Shared].
 func Approve(ctx context.Context, store state.Store, pins ...*Pin) error {
 	byServer := map[string][]*Pin{}
 	var order []string
@@ -141,6 +141,7 @@ func Approve(ctx context.Context, store state.Store, pins ...*Pin) error {
 		})
 		errs = append(errs, err)
 	}
+	state.Announce(ctx, store, pinrecord.Kind)
 	return errors.Join(errs...)
 }
 

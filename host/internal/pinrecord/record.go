@@ -30,8 +30,8 @@ const (
 	// maxConflicts limits how often a change is repeated after a change of another process.
 	maxConflicts = 100
 
-	// stateKind is the kind of the entries in a [state.Store]. Their keys are identities of servers.
-	stateKind = "pins"
+	// Kind is the kind of the entries in a [state.Store]. Their keys are identities of servers.
+	Kind = "pins"
 )
 
 // A Record contains the definitions of a server. Package pin declares the kinds.
@@ -107,7 +107,7 @@ func (r *Record) Encode() ([]byte, error) {
 
 // Get returns the record of a server, and the version of its entry.
 func Get(ctx context.Context, store state.Store, identity string) (*Record, uint64, error) {
-	text, version, err := store.Get(ctx, stateKind, identity)
+	text, version, err := store.Get(ctx, Kind, identity)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -117,13 +117,13 @@ func Get(ctx context.Context, store state.Store, identity string) (*Record, uint
 
 // Version returns the version of the entry of a server.
 func Version(ctx context.Context, store state.Store, identity string) (uint64, error) {
-	_, version, err := store.Get(ctx, stateKind, identity)
+	_, version, err := store.Get(ctx, Kind, identity)
 	return version, err
 }
 
 // Entries returns the entries of all servers in a store.
 func Entries(ctx context.Context, store state.Store) iter.Seq2[state.Entry, error] {
-	return store.List(ctx, stateKind)
+	return store.List(ctx, Kind)
 }
 
 // Update changes the record of a server, and returns it. It writes only a changed record. change must change
@@ -132,7 +132,7 @@ func Update(
 	ctx context.Context, store state.Store, identity string, change func(r *Record) error,
 ) (*Record, error) {
 	for range maxConflicts {
-		old, version, err := store.Get(ctx, stateKind, identity)
+		old, version, err := store.Get(ctx, Kind, identity)
 		if err != nil {
 			return nil, err
 		}
@@ -148,7 +148,7 @@ func Update(
 		if err != nil || bytes.Equal(text, old) {
 			return r, err
 		}
-		err = store.CompareAndSet(ctx, stateKind, identity, version, text)
+		err = store.CompareAndSet(ctx, Kind, identity, version, text)
 		if err == nil {
 			return r, nil
 		}
@@ -162,7 +162,7 @@ func Update(
 // Undo writes old in place of the entry of a server. The entry must equal now; otherwise Undo fails with
 // [state.ErrConflict]. A nil entry does not exist.
 func Undo(ctx context.Context, store state.Store, identity string, old, now []byte) error {
-	current, version, err := store.Get(ctx, stateKind, identity)
+	current, version, err := store.Get(ctx, Kind, identity)
 	switch {
 	case err != nil:
 		return err
@@ -171,7 +171,7 @@ func Undo(ctx context.Context, store state.Store, identity string, old, now []by
 	case bytes.Equal(now, old):
 		return nil
 	}
-	return store.CompareAndSet(ctx, stateKind, identity, version, old)
+	return store.CompareAndSet(ctx, Kind, identity, version, old)
 }
 
 // Of returns the definitions of a kind. Empty definitions are not part of the record.

@@ -11,15 +11,17 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/internal/pinrecord"
 	"github.com/patchbay-mcp/patchbay/host/internal/pins"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // pinsPoll is the interval at which the state is read while definitions are quarantined: another
-// process may approve them.
+// process may approve them. A [state.Shared] reports that at once.
 const pinsPoll = 2 * time.Second
 
 // newPins returns the pins of a server with an entry, or nil if the server needs no pins.
@@ -41,9 +43,17 @@ func newPins(u *Server, e *entry, identity string) *pins.Server {
 func (s *Servers) followPins() {
 	ticker := time.NewTicker(pinsPoll)
 	defer ticker.Stop()
+	changed := make(chan struct{})
+	defer state.Watch(s.State, pinrecord.Kind, func() {
+		select {
+		case changed <- struct{}{}:
+		case <-s.Context.Done():
+		}
+	})()
 	for {
 		select {
 		case <-ticker.C:
+		case <-changed:
 		case <-s.Context.Done():
 			return
 		}
