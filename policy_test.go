@@ -66,6 +66,17 @@ func TestStdioServerDoesNotLinkHTTP(t *testing.T) {
 	}
 }
 
+// Importing a package of OpenTelemetry that links gRPC would add 2 MB. See ADR 39.
+func TestCommandDoesNotLinkGRPC(t *testing.T) {
+	for _, p := range list(t, "./gateway/cmd/patchbay") {
+		if i := slices.IndexFunc(p.Deps, func(dep string) bool {
+			return isBelow(dep, []string{"google.golang.org/grpc", "github.com/grpc-ecosystem"})
+		}); i >= 0 {
+			t.Errorf("the command links %s", p.Deps[i])
+		}
+	}
+}
+
 // sources visits every Go file of the product modules, parsed, except tests.
 func sources(t *testing.T, visit func(name string, file *ast.File, set *token.FileSet, text []byte)) {
 	t.Helper()

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,7 +176,7 @@ func TestInvalidVariablesOfCollectorsAreErrors(t *testing.T) {
 		{"HEADERS", "key=top-secret%0Ax", `invalid OTEL_EXPORTER_OTLP_HEADERS: header 1 must be`},
 		{"HEADERS", "key=top-secret%zz", `invalid OTEL_EXPORTER_OTLP_HEADERS: header 1 must be`},
 		{"CERTIFICATE", page,
-			`invalid OTEL_EXPORTER_OTLP_CERTIFICATE "` + page + `": must be a file with certificates in PEM`},
+			"invalid OTEL_EXPORTER_OTLP_CERTIFICATE " + strconv.Quote(page) + ": must be a file with certificates"},
 		{"CLIENT_CERTIFICATE", page,
 			`invalid OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY: must be`},
 		{"METRICS_TEMPORALITY_PREFERENCE", "Sometimes",
