@@ -9,9 +9,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -23,6 +23,11 @@ type Options struct {
 	Middleware []mcp.Middleware
 	// Tasks stores the tasks. Default: in memory.
 	Tasks tasks.Store
+	// StateKeys and StateStore are those of [mcp.ServerOptions].
+	StateKeys  [][]byte
+	StateStore mcp.StateStore
+	// State contains demo://counter. Default: in memory.
+	State state.Store
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
 	// Observer receives the requests. Default: no observer.
@@ -48,13 +53,18 @@ func New(version string, opts *Options) *Demo {
 		Logger:       opts.Logger,
 		Observer:     opts.Observer,
 		Middleware:   opts.Middleware,
+		StateKeys:    opts.StateKeys,
+		StateStore:   opts.StateStore,
 	}
 	if opts.Scopes != nil {
 		serverOpts.Middleware = append(serverOpts.Middleware, opts.Scopes)
 	}
 	s := mcp.NewServer("patchbay-demo", version, serverOpts)
 	t := tasks.NewServer(s, &tasks.Options{Store: opts.Tasks, Logger: opts.Logger})
-	counter := new(atomic.Int64)
+	count := &counter{opts.State}
+	if opts.State == nil {
+		count.store = new(state.Memory)
+	}
 
 	addTools(s)
 	addQuestions(s)
@@ -62,10 +72,10 @@ func New(version string, opts *Options) *Demo {
 	addApp(s)
 	addSkills(s)
 	addResources(s)
-	addCounter(s, counter)
+	addCounter(s, count)
 	addPrompts(s)
 	if opts.Scopes != nil {
-		addReset(s, counter)
+		addReset(s, count)
 	}
 	return &Demo{Server: s, Tasks: t}
 }
@@ -73,15 +83,17 @@ func New(version string, opts *Options) *Demo {
 // ToolReset is the name of a tool that needs a scope of its own.
 const ToolReset = "reset_counter"
 
-func addReset(s *mcp.Server, counter *atomic.Int64) {
+func addReset(s *mcp.Server, count *counter) {
 	mcp.AddTool(s, &mcp.Tool{
 		Name: ToolReset, Title: "Reset the counter",
 		Description: "Set demo://counter to zero. Needs an additional scope.",
 		Annotations: resetting(),
-	}, func(context.Context, struct{}) (int64, error) {
-		before := counter.Swap(0)
-		s.ResourceUpdated(counterURI)
-		return before, nil
+	}, func(ctx context.Context, _ struct{}) (int64, error) {
+		before, _, err := count.change(ctx, func(int64) int64 { return 0 })
+		if err == nil {
+			s.ResourceUpdated(counterURI)
+		}
+		return before, err
 	})
 }
 

@@ -3,14 +3,15 @@ package demo
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -32,21 +33,53 @@ func addResources(s *mcp.Server) {
 const counterURI = "demo://counter"
 
 // addCounter adds a resource to subscribe to, and the tool that changes it.
-func addCounter(s *mcp.Server, counter *atomic.Int64) {
+func addCounter(s *mcp.Server, count *counter) {
 	mcp.AddResource(s, &mcp.Resource{
 		URI: counterURI, Name: "counter", Title: "Counter", MIMEType: "text/plain",
 		Description: "A number that the tool increment raises. Subscribe to it.",
-	}, func(context.Context, string) (string, error) {
-		return strconv.FormatInt(counter.Load(), 10), nil
+	}, func(ctx context.Context, _ string) (string, error) {
+		n, _, err := count.read(ctx)
+		return strconv.FormatInt(n, 10), err
 	})
 	mcp.AddTool(s, &mcp.Tool{
 		Name: "increment", Title: "Increment", Description: "Raise demo://counter by one.",
 		Annotations: additive(),
-	}, func(context.Context, struct{}) (int64, error) {
-		n := counter.Add(1)
-		s.ResourceUpdated(counterURI) // notifies subscribers
-		return n, nil
+	}, func(ctx context.Context, _ struct{}) (int64, error) {
+		_, n, err := count.change(ctx, func(n int64) int64 { return n + 1 })
+		if err == nil {
+			s.ResourceUpdated(counterURI) // notifies subscribers
+		}
+		return n, err
 	})
+}
+
+// A counter is a number in a store, which several processes may share.
+type counter struct{ store state.Store }
+
+// The entry of the number.
+const counterKind, counterKey = "demo", "counter"
+
+func (c *counter) read(ctx context.Context) (n int64, version uint64, err error) {
+	value, version, err := c.store.Get(ctx, counterKind, counterKey)
+	if err == nil && value != nil {
+		n, err = strconv.ParseInt(string(value), 10, 64)
+	}
+	return n, version, err
+}
+
+// change replaces the number by the result of next, until no other process was faster.
+func (c *counter) change(ctx context.Context, next func(int64) int64) (before, after int64, err error) {
+	for {
+		before, version, err := c.read(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		after = next(before)
+		err = c.store.CompareAndSet(ctx, counterKind, counterKey, version, strconv.AppendInt(nil, after, 10))
+		if !errors.Is(err, state.ErrConflict) {
+			return before, after, err
+		}
+	}
 }
 
 // cities maps countries to their cities.
