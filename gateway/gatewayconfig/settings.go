@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"net"
 	"slices"
+	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -32,6 +33,11 @@ type Settings struct {
 	// sampled, even where other machines reach the gateway: at PublicURL, or at an address of
 	// Listen that is not loopback. Without it, spans only link to the traces of such callers.
 	TrustTraceContext bool `json:"trustTraceContext" jsonschema:"continue traces of other machines,default=false" reload:"restart"` //nolint:lll // a tag
+	// Store lists the stores that several gateways share, at most one in Redis and one file: the
+	// URL of a Redis or Valkey server, or bolt:PATH, whose file then contains the state of the
+	// gateways. A password must be a variable, as in redis://:${REDIS_PASSWORD}@HOST:PORT. Default:
+	// a file of the user.
+	Store []string `json:"store,omitzero" jsonschema:"stores that gateways share,minLength=1" reload:"restart"`
 	// Settings are the settings of the host.
 	config.Settings
 	// Audit configures the log of requests; nil means that the gateway does not log them.
@@ -95,6 +101,11 @@ func (s *Settings) Check(p *config.Problems) {
 		p.Add("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
 	}
 	s.checkOps(p)
+	for i, text := range s.Store {
+		if err := CheckStore(text); err != nil {
+			p.Add(config.Pointer("store", strconv.Itoa(i)), "%v", err)
+		}
+	}
 	s.checkConsole(p)
 	s.Policy.check(p)
 	if s.Webhook != nil {

@@ -11,6 +11,7 @@ type Flags struct {
 	Config, Answers, Directory string
 	Trace                      string
 	SampleWith                 string
+	Store                      []string // of serve and gateway
 	CaCert                     string
 	Header, Environment, Roots []string
 	InsecureHTTP               bool

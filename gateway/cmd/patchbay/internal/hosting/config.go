@@ -32,10 +32,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
-	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // DefaultGatewayAddr contains a fixed port, so that the configurations of clients stay valid.
@@ -49,7 +49,8 @@ type Config struct {
 	Entries  map[string]*config.Server // by name, unexpanded
 	Targets  map[string]*target.Target // by name: the target that the command line would use
 	Fixed    map[string]*target.Target // the servers that the command line names; nil for a configuration
-	Pins     *bolt.StateStore          // holds the approved definitions; nil accepts every definition
+	Pins     state.Store               // holds the approved definitions; nil accepts every definition
+	Stores   *Stores                   // of the gateway; nil before OpenStores
 	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
 	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.
@@ -275,6 +276,9 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		},
 		StateKeys: keys, Observer: c.Observer, Logger: f.IO.Logger(),
 		Tokens: func(principal string) oauthclient.Store {
+			if c.Stores != nil && c.Stores.Shared != nil && principal != "" {
+				return c.Stores.Shared.Redis.Logins(principal)
+			}
 			return CallerTokens(f, principal)
 		}, OAuth: func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions {
 			return callerOAuth(f, c, s, p)
@@ -299,7 +303,7 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		opts.State, opts.Pins = c.Pins, true
 	}
 	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.Policy != nil && opts.State == nil {
-		if opts.State, err = GatewayState(); err != nil {
+		if opts.State, err = c.State(ctx, f); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host/pin"
@@ -49,7 +50,7 @@ func WarnRules(policy *gatewayconfig.Policy, servers []string) (all []ruleWarnin
 }
 
 // RecordedTool returns the approved definition of a tool, or nil if the state does not hold it.
-func RecordedTool(ctx context.Context, c *Config, server, tool string) json.RawMessage {
+func RecordedTool(ctx context.Context, f *cmdutil.Factory, c *Config, server, tool string) json.RawMessage {
 	entry := c.Entries[server]
 	if entry == nil {
 		return nil
@@ -60,7 +61,7 @@ func RecordedTool(ctx context.Context, c *Config, server, tool string) json.RawM
 			same++
 		}
 	}
-	state, err := GatewayState()
+	state, err := c.State(ctx, f)
 	if err != nil {
 		return nil
 	}

@@ -98,7 +98,7 @@ func open(ctx context.Context, o *Options) (err error) {
 		if start, err = addDemo(c, d); err != nil {
 			return err
 		}
-		if c.Pins, err = hosting.GatewayState(); err != nil {
+		if c.Pins, err = c.State(ctx, f); err != nil {
 			return err
 		}
 	}

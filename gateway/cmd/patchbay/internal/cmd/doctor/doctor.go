@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/storecheck"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/doctor"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
@@ -24,6 +25,7 @@ func NewCmdDoctor(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command 
 	o := &Options{}
 	cmd := cmdutil.TargetCommand(f, "doctor", "Find out why a server does not connect", nil, o,
 		cmdutil.Or(run, examine))
+	cmd.AddCommand(storecheck.NewCmdStore(f, nil))
 	cmd.Flags().BoolVar(&o.LogIn, "login", false, "log in if the server requires it, and check each step of the login")
 	cmd.Flags().BoolVar(&o.LoginShell, "login-shell", false,
 		"if the program is not found, run your login shell and compare its PATH")

@@ -20,6 +20,9 @@ import (
 // NewCmdGateway returns the command "gateway" with its subcommands.
 func NewCmdGateway(f *cmdutil.Factory, start cmdutil.Run[*run.Options]) *cobra.Command {
 	cmd := run.NewCmdRun(f, start)
+	cmd.PersistentFlags().StringArrayVar(&f.Flags.Store, "store", nil,
+		"share state at this `URL`, such as redis://HOST or bolt:PATH")
+	_ = cmd.PersistentFlags().MarkHidden("store") // the help must fit a screen; docs/replicas.md explains it
 	cmd.AddCommand(pins.NewCmdPins(f, nil), audit.NewCmdAudit(f), keys.NewCmdKeys(f), keys.NewCmdSecret(f))
 	cmd.AddCommand(policy.NewCmdPolicy(f), install.NewCmdInstall(f, nil), install.NewCmdUninstall(f, nil))
 	cmd.AddCommand(approvals.Commands(f)...)

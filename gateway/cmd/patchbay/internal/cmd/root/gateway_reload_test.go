@@ -14,10 +14,11 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
 	"github.com/patchbay-mcp/patchbay/host/pin"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // waitForTools waits until a client sees exactly the tools.
@@ -191,7 +192,11 @@ func trustProject(t *testing.T) {
 // approveFound approves the definitions in quarantine, when the gateway has read some.
 func approveFound(t *testing.T, c *mcp.Client) {
 	t.Helper()
-	state, err := hosting.GatewayState()
+	dir, err := userdir.Dir("gateway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := bolt.OpenState(filepath.Join(dir, "state.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
@@ -60,6 +61,8 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().BoolVar(&o.Pprof, "pprof", false, "with --ops on a loopback address, serve profiles at /debug/pprof/")
 	cmd.Flags().VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
+	cmd.Flags().StringArrayVar(&f.Flags.Store, "store", nil,
+		"share all state at this `URL`, such as redis://HOST")
 	o.Views.AddFlags(cmd, true)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
@@ -84,6 +87,8 @@ func (o *Options) check() error {
 		return errors.New("--pprof needs --ops: profiles are served at its address")
 	case o.Ops != "" && o.Stdio:
 		return observe.ErrOpsStdio
+	case len(o.Flags.Store) > 0 && (o.Stdio || o.Auth != ""):
+		return errors.New("--store is for HTTP without --auth: the demo of a login serves users at its own address")
 	case o.Console != "" && o.Stdio:
 		return errors.New("--console is for HTTP: use \"patchbay console -- patchbay serve --stdio\"")
 	}
@@ -145,7 +150,12 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		return &exit.Error{Code: exit.Failure, Err: fmt.Errorf("%w (use --addr for another address)", err)}
 	}
 	defer listener.Close()
-	opts := demo.Options{Observer: b.McpObserver()}
+	stores, err := hosting.OpenStores(ctx, f, &hosting.Config{}, o.Flags.Store)
+	if err != nil {
+		return err
+	}
+	opts, served := demo.Options{Observer: b.McpObserver()}, &mcphttp.Options{Logger: f.IO.Logger()}
+	shareDemo(stores, o, &opts, served)
 	if o.Auth == authDemo {
 		opts.Scopes = DemoScopes()
 	}
@@ -168,11 +178,11 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		}
 		defer stop()
 	}
-	h := mcphttp.NewHandler(d.Server, &mcphttp.Options{Logger: f.IO.Logger()})
+	h := mcphttp.NewHandler(d.Server, served)
 	if err := b.ObserveStats(d.Server, d.Tasks, h); err != nil {
 		return errors.Join(err, d.end())
 	}
-	b.Ready(ctx, func() any { return nil })
+	b.Ready(ctx, func() any { return readiness{stores.Readiness()} })
 	f.Observe.AnnounceOps(b)
 	if o.Auth == authDemo {
 		return errors.Join(serveProtected(ctx, f, listener, o.Addr, h), d.end())
@@ -184,6 +194,11 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 		err = mcphttp.Serve(ctx, listener, connect.Endpoint, h, connect.NameEndpoint(address), cmdutil.RequireKey(key))
 	}
 	return errors.Join(err, d.end())
+}
+
+// readiness is the condition of the demo server, for /readyz?verbose.
+type readiness struct {
+	Store *hosting.StoreReadiness `json:"store,omitempty"` // absent without --store
 }
 
 // A recorded server marks the requests of the console, which the ring records at the connection of the console.

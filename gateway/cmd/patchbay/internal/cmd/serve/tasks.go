@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,10 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
@@ -36,13 +39,32 @@ type servedDemo struct {
 	close func() error // of the store
 }
 
-// newDemo returns the demo server and recovers its stored tasks. name selects the default file.
-func newDemo(ctx context.Context, f *cmdutil.Factory, where, name string, opts demo.Options) (*servedDemo, error) {
-	store, closeStore, err := openTasks(f, where, name)
-	if err != nil {
-		return nil, err
+// shareDemo makes the demo server keep its state in the stores of --store, so that each process can serve
+// each request. All processes must use the same name for their tasks.
+func shareDemo(stores *hosting.Stores, o *Options, d *demo.Options, served *mcphttp.Options) {
+	o.Tasks = cmp.Or(o.Tasks, stores.File)
+	s := stores.Shared
+	if s == nil {
+		return
 	}
-	opts.Tasks, opts.Logger = store, f.IO.Logger()
+	s.Configure(served)
+	d.StateKeys, d.StateStore, d.State = s.StateKeys(), s.Redis.States(), s.Redis.HostState()
+	if o.Tasks == "" {
+		d.Tasks = s.Redis.Tasks("patchbay-demo")
+	}
+}
+
+// newDemo returns the demo server and recovers its stored tasks. where is the value of --tasks, for a demo
+// server without a store of tasks, and name selects the default file.
+func newDemo(ctx context.Context, f *cmdutil.Factory, where, name string, opts demo.Options) (*servedDemo, error) {
+	closeStore := func() error { return nil }
+	if opts.Tasks == nil {
+		var err error
+		if opts.Tasks, closeStore, err = openTasks(f, where, name); err != nil {
+			return nil, err
+		}
+	}
+	opts.Logger = f.IO.Logger()
 	d := &servedDemo{demo.New(build.Version(), &opts), closeStore}
 	if err := d.Tasks.Recover(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("recover tasks: %w", err), d.end())

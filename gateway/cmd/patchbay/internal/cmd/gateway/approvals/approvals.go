@@ -21,8 +21,8 @@ import (
 )
 
 // withApprovals calls f with the approvals of the gateways of this user.
-func withApprovals(f func(*approval.Approvals) error) error {
-	state, err := hosting.GatewayState()
+func withApprovals(ctx context.Context, p *cmdutil.Factory, f func(*approval.Approvals) error) error {
+	state, err := hosting.GatewayState(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -47,14 +47,14 @@ func Commands(f *cmdutil.Factory) []*cobra.Command {
 		NewCmdApprove(f, nil),
 		cmdutil.Plain(f, "pending", "List the requests that wait for approval", cobra.NoArgs, listPending),
 		cmdutil.WithCompletion(cmdutil.Plain(f, "deny ID", "Refuse a request that waits for approval",
-			namedRequest(cobra.ExactArgs(1)), deny), completePending),
+			namedRequest(cobra.ExactArgs(1)), deny), completePending(f)),
 		cmdutil.Plain(f, "grants", "List the approvals for a session or always", cobra.NoArgs, listGrants),
 		cmdutil.Plain(f, "revoke ID", "Remove a grant: the next request asks again", cobra.ExactArgs(1), revoke),
 	}
 }
 
 func listPending(ctx context.Context, o *cmdutil.Invocation) error {
-	return withApprovals(func(a *approval.Approvals) error {
+	return withApprovals(ctx, o.Factory, func(a *approval.Approvals) error {
 		all, err := a.Pending(ctx)
 		if err != nil {
 			return err
@@ -101,20 +101,22 @@ func printPending(f *cmdutil.Factory, r *approval.Pending) {
 }
 
 // completePending completes the id of a request that waits.
-func completePending(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	var ids []string
-	if len(args) == 0 {
-		_ = withApprovals(func(a *approval.Approvals) error {
-			all, err := a.Pending(cmd.Context())
-			for i := range all {
-				if strings.HasPrefix(all[i].ID, typed) {
-					ids = append(ids, all[i].ID)
+func completePending(f *cmdutil.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		var ids []string
+		if len(args) == 0 {
+			_ = withApprovals(cmd.Context(), f, func(a *approval.Approvals) error {
+				all, err := a.Pending(cmd.Context())
+				for i := range all {
+					if strings.HasPrefix(all[i].ID, typed) {
+						ids = append(ids, all[i].ID)
+					}
 				}
-			}
-			return err
-		})
+				return err
+			})
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
 	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 func deny(ctx context.Context, o *cmdutil.Invocation) error {
@@ -133,7 +135,7 @@ func namedRequest(args cobra.PositionalArgs) cobra.PositionalArgs {
 
 // decideRequest answers a request. The gateway that holds it sends or refuses it.
 func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer approval.Answer) error {
-	return withApprovals(func(a *approval.Approvals) error {
+	return withApprovals(ctx, f, func(a *approval.Approvals) error {
 		if err := a.Decide(ctx, id, answer, osuser.Name()); err != nil {
 			return err
 		}
@@ -149,7 +151,7 @@ func decideRequest(ctx context.Context, f *cmdutil.Factory, id string, answer ap
 }
 
 func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
-	return withApprovals(func(a *approval.Approvals) error {
+	return withApprovals(ctx, o.Factory, func(a *approval.Approvals) error {
 		all, err := a.Grants(ctx)
 		if err != nil {
 			return err
@@ -172,7 +174,7 @@ func listGrants(ctx context.Context, o *cmdutil.Invocation) error {
 }
 
 func revoke(ctx context.Context, o *cmdutil.Invocation) error {
-	return withApprovals(func(a *approval.Approvals) error {
+	return withApprovals(ctx, o.Factory, func(a *approval.Approvals) error {
 		if err := a.Revoke(ctx, o.Words[0]); err != nil {
 			return err
 		}

@@ -25,10 +25,10 @@ func NewCmdApprove(f *cmdutil.Factory, run cmdutil.Run[*ApproveOptions]) *cobra.
 	cmd := cmdutil.Command(f, "approve [ID] [--session|--always [--yes]] | --pins NAME… [--yes]",
 		"Approve a request that waits, or quarantined definitions of a server", namedRequest(cobra.ArbitraryArgs), o,
 		cmdutil.Or(run, approve))
-	definitions := pins.CompletePins(f, true)
+	definitions, pending := pins.CompletePins(f, true), completePending(f)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if !o.Pins {
-			return completePending(cmd, args, typed)
+			return pending(cmd, args, typed)
 		}
 		return definitions(cmd, args, typed)
 	}

@@ -300,7 +300,7 @@ func pinsByKey(pins []*pin.Pin) map[pinKey]*pin.Pin {
 func recordInspection(
 	ctx context.Context, f *cmdutil.Factory, i *inspection, r *AddReport,
 ) (fresh []*pin.Pin, undo func() error, err error) {
-	state, err := hosting.GatewayState()
+	state, err := hosting.GatewayState(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}

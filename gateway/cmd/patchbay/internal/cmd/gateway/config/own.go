@@ -239,7 +239,7 @@ func addRecipients(ctx context.Context, f *cmdutil.Factory, reports []servers.Se
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keys.ListKeys(ctx)
+	keys, err := keys.ListKeys(ctx, f)
 	if err != nil {
 		return nil, err
 	}

@@ -48,12 +48,12 @@ func NewCmdKeys(f *cmdutil.Factory) *cobra.Command {
 		cmdutil.Plain(f, "list", "List the keys, with their limits and last use", cobra.NoArgs, list),
 		cmdutil.WithCompletion(cmdutil.Plain(f, "revoke NAME…",
 			"Revoke keys: their clients are refused, and their sessions end", cobra.MinimumNArgs(1), revoke),
-			completeKeys))
+			completeKeys(f)))
 }
 
 // KeyStore returns the keys of the gateways of this user.
-func KeyStore() (*gateway.KeyStore, error) {
-	state, err := hosting.GatewayState()
+func KeyStore(ctx context.Context, f *cmdutil.Factory) (*gateway.KeyStore, error) {
+	state, err := hosting.GatewayState(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -285,7 +285,7 @@ func newKey(ctx context.Context, o *NewOptions) error {
 	if err != nil {
 		return exit.UsageError(err)
 	}
-	store, err := KeyStore()
+	store, err := KeyStore(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -349,7 +349,7 @@ func clientURL(ctx context.Context, f *cmdutil.Factory, c *hosting.Config) strin
 }
 
 func list(ctx context.Context, o *cmdutil.Invocation) error {
-	all, err := ListKeys(ctx)
+	all, err := ListKeys(ctx, o.Factory)
 	if err != nil {
 		return err
 	}
@@ -376,28 +376,30 @@ func list(ctx context.Context, o *cmdutil.Invocation) error {
 }
 
 // ListKeys returns the keys of the gateway.
-func ListKeys(ctx context.Context) ([]gateway.Key, error) {
-	store, err := KeyStore()
+func ListKeys(ctx context.Context, f *cmdutil.Factory) ([]gateway.Key, error) {
+	store, err := KeyStore(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	return store.List(ctx)
 }
 
-func completeKeys(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	all, _ := ListKeys(cmd.Context())
-	var names []string
-	for i := range all {
-		if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
-			names = append(names, name)
+func completeKeys(f *cmdutil.Factory) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		all, _ := ListKeys(cmd.Context(), f)
+		var names []string
+		for i := range all {
+			if name := all[i].Name; strings.HasPrefix(name, typed) && !slices.Contains(args, name) {
+				names = append(names, name)
+			}
 		}
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // revoke revokes keys. After an unknown key it must still revoke the others.
 func revoke(ctx context.Context, o *cmdutil.Invocation) error {
-	store, err := KeyStore()
+	store, err := KeyStore(ctx, o.Factory)
 	if err != nil {
 		return err
 	}

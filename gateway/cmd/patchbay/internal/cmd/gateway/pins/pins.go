@@ -19,8 +19,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/pin"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/jsonschema"
-	"github.com/patchbay-mcp/patchbay/stores/bolt"
 )
 
 // Options are the flags of "gateway pins". The Words are names of servers and definitions.
@@ -110,8 +110,8 @@ func RecordApproved(ctx context.Context, p *cmdutil.Factory, f *config.File, pin
 
 // NamedPins returns the pins of all servers, or the pins of names: a server, or SERVER/NAME with
 // the name that the server uses, or the public name SERVER__NAME.
-func NamedPins(ctx context.Context, f *cmdutil.Factory, names []string) (*bolt.StateStore, []*pin.Pin, error) {
-	state, err := hosting.GatewayState()
+func NamedPins(ctx context.Context, f *cmdutil.Factory, names []string) (state.Store, []*pin.Pin, error) {
+	state, err := hosting.GatewayState(ctx, f)
 	if err != nil {
 		return nil, nil, err
 	}

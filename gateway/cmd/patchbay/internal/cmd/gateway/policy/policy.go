@@ -243,7 +243,7 @@ func explain(ctx context.Context, o *ExplainOptions) error {
 	case err != nil:
 		return err
 	case c.Definition == nil && policyMethods[c.On] == policyMethods["call"]:
-		if c.Definition = hosting.RecordedTool(ctx, conf, c.Server, c.Target); c.Definition == nil {
+		if c.Definition = hosting.RecordedTool(ctx, o.Factory, conf, c.Server, c.Target); c.Definition == nil {
 			o.IO.Err.Printf("patchbay: note: no definition of %s is recorded: annotations are null; "+
 				"use --definition", term.Shorten(term.CleanLine(c.Target), term.MaxNameShown))
 		}

@@ -10,7 +10,6 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
-	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/keys"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
@@ -105,6 +104,9 @@ func gatewayAuth(
 ) (o *gateway.Options, key string, err error) {
 	o = &gateway.Options{PublicURL: settings.PublicURL}
 	o.HTTP.AllowedHosts = settings.AllowedHosts
+	if st := g.Config.Stores.Shared; st != nil {
+		st.Configure(&o.HTTP)
+	}
 	if g.NoAuth {
 		return o, "", nil
 	}
@@ -117,9 +119,11 @@ func gatewayAuth(
 			return nil, "", err
 		}
 		o.Keys = []string{key}
-		if o.KeyStore, err = keys.KeyStore(); err != nil {
+		st, err := g.Config.State(ctx, f)
+		if err != nil {
 			return nil, "", err
 		}
+		o.KeyStore = gateway.NewKeyStore(st)
 	}
 	if auth.OIDC != nil {
 		o.OAuth, err = gatewayOAuth(f, auth.OIDC)
@@ -175,6 +179,8 @@ type GatewayReadiness struct {
 	// apply.
 	Configuration string            `json:"configuration"`
 	Servers       []ServerReadiness `json:"servers"`
+	// Store is absent if the gateway shares no store with others.
+	Store *hosting.StoreReadiness `json:"store,omitempty"`
 }
 
 // A ServerReadiness is the condition of a server. A server that is not running has not failed: it
@@ -186,7 +192,8 @@ type ServerReadiness struct {
 }
 
 func (g *Run) readiness() any {
-	r := GatewayReadiness{Configuration: "current", Servers: []ServerReadiness{}}
+	r := GatewayReadiness{Configuration: "current", Servers: []ServerReadiness{},
+		Store: g.Config.Stores.Readiness()}
 	if g.rejected.Load() != nil {
 		r.Configuration = "rejected"
 	}

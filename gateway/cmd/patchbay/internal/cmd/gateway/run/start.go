@@ -143,8 +143,14 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	if err != nil && f.Flags.Verbose {
 		f.IO.Err.Printf("patchbay: the states of questions end with this process: %s", term.Clean(err.Error()))
 	}
+	if err := g.Config.OpenStores(ctx, f); err != nil {
+		return err
+	}
+	if st := g.Config.Stores.Shared; st != nil {
+		states = st.StateKeys()
+	}
 	if g.Config.Fixed == nil {
-		if g.Config.Pins, err = hosting.GatewayState(); err != nil {
+		if g.Config.Pins, err = g.Config.Stores.State(); err != nil {
 			return err
 		}
 	}

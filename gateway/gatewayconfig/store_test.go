@@ -1,0 +1,26 @@
+package gatewayconfig_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
+)
+
+func TestStoresContainNoPassword(t *testing.T) {
+	for _, valid := range []string{"redis://127.0.0.1:6379", "rediss://redis:6379/1",
+		"redis://app:${REDIS_PASSWORD}@redis:6379",
+		"redis://:${file:/run/secrets/redis}@redis:6379", "redis://redis:${PORT}", "${PATCHBAY_STORE}",
+		"redis://a:26379?addr=b:26379&master_set=main", "bolt:/var/lib/patchbay/state.db"} {
+		if err := gatewayconfig.CheckStore(valid); err != nil {
+			t.Errorf("%s: %v", valid, err)
+		}
+	}
+	for _, invalid := range []string{"redis://:hunter2@redis:6379", "rediss://app:hunter2${X}@redis:6379", "", "bolt:",
+		"redis:hunter2", "http://hunter2", "redis://redis:6379?password=hunter2", "postgres://hunter2@db/patchbay", "redis://:hunter2@%zz", "hunter2"} {
+		err := gatewayconfig.CheckStore(invalid)
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: got %v, want an error without the password", invalid, err)
+		}
+	}
+}
