@@ -38,14 +38,15 @@ func needProgram(t *testing.T, name string) string {
 type daemon struct {
 	t    *testing.T
 	args []string
+	env  []string
 	cmd  *exec.Cmd
 }
 
-func startDaemon(t *testing.T, args ...string) *daemon {
+func startDaemon(t *testing.T, env []string, args ...string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, args: args}
+	d := &daemon{t: t, args: args, env: append(os.Environ(), env...)}
 	d.start()
-	t.Cleanup(func() { // so that nginx ends its workers
+	t.Cleanup(func() { // so that a gateway ends its servers
 		_ = d.cmd.Process.Signal(syscall.SIGTERM)
 		_ = d.cmd.Wait()
 	})
@@ -55,7 +56,7 @@ func startDaemon(t *testing.T, args ...string) *daemon {
 func (d *daemon) start() {
 	d.t.Helper()
 	d.cmd = exec.Command(d.args[0], d.args[1:]...)
-	d.cmd.Stderr = os.Stderr
+	d.cmd.Env, d.cmd.Stderr = d.env, os.Stderr
 	if err := d.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -101,20 +102,21 @@ type fleet struct {
 	redis     *daemon
 	processes []*daemon
 	addrs     []string
+	ops       []string
 	url       string // of the load balancer
 	store     string
 	opened    atomic.Int32 // sessions of the clients
 }
 
-// startFleet starts three processes of the example that shares its sessions.
-func startFleet(t *testing.T, balancer string) *fleet {
+// startFleet starts the processes of a command, which receives the flags --addr, --ops and --store.
+// Each process has its own folder of state, as on a machine of its own.
+func startFleet(t *testing.T, balancer string, args ...string) *fleet {
 	t.Helper()
-	program := build(t, "..", "./examples/replicas")
 	needProgram(t, balancer)
 	address := freeport.Addr(t)
 	_, port, _ := strings.Cut(address, ":")
 	f := &fleet{store: "redis://" + address}
-	f.redis = startDaemon(t, needProgram(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "",
+	f.redis = startDaemon(t, nil, needProgram(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "",
 		"--appendonly", "yes", "--appendfsync", "always", "--dir", t.TempDir())
 	eventually(t, func() error {
 		conn, err := net.Dial("tcp", address)
@@ -124,12 +126,14 @@ func startFleet(t *testing.T, balancer string) *fleet {
 		return err
 	})
 	for range 3 {
-		addr := freeport.Addr(t)
-		f.addrs = append(f.addrs, addr)
-		f.processes = append(f.processes, startDaemon(t, program, "--addr", addr, "--store", f.store))
+		addr, ops, dir := freeport.Addr(t), freeport.Addr(t), t.TempDir()
+		f.addrs, f.ops = append(f.addrs, addr), append(f.ops, ops)
+		f.processes = append(f.processes, startDaemon(t, []string{"PATCHBAY_STATE_DIR=" + dir,
+			"PATCHBAY_VAULT_DIR=" + filepath.Join(dir, "vault")},
+			append(args, "--addr", addr, "--ops", ops, "--store", f.store)...))
 	}
-	for _, addr := range f.addrs {
-		eventually(t, func() error { _, err := get("http://" + addr + "/readyz"); return err })
+	for _, ops := range f.ops {
+		eventually(t, func() error { _, err := get("http://" + ops + "/readyz"); return err })
 	}
 	f.balance(t, balancer)
 	return f
@@ -147,7 +151,8 @@ func (f *fleet) balance(t *testing.T, balancer string) {
 	config, _, _ = strings.Cut(config, "```")
 	replace := []string{"127.0.0.1:7000", front}
 	for i, n := range []string{"1", "2", "3"} {
-		replace = append(replace, "127.0.0.1:700"+n, f.addrs[i])
+		_, port, _ := strings.Cut(f.ops[i], ":")
+		replace = append(replace, "127.0.0.1:700"+n, f.addrs[i], "port 710"+n, "port "+port)
 	}
 	config = strings.NewReplacer(replace...).Replace(config)
 	dir := t.TempDir()
@@ -165,7 +170,7 @@ func (f *fleet) balance(t *testing.T, balancer string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	startDaemon(t, args...)
+	startDaemon(t, nil, args...)
 	f.url = "http://" + front + "/mcp"
 	eventually(t, func() error {
 		conn, err := net.Dial("tcp", front)
@@ -223,9 +228,10 @@ func greetTimes(t *testing.T, c *mcp.Client, n int) {
 // TestProcessesServeEachRequestOfACall calls a tool that asks, so that the requests of each call
 // reach different processes, ends a process and restarts Redis.
 func TestProcessesServeEachRequestOfACall(t *testing.T) {
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	for _, balancer := range []string{"nginx", "haproxy"} {
 		t.Run(balancer, func(t *testing.T) {
-			f := startFleet(t, balancer)
+			f := startFleet(t, balancer, patchbay, "serve", "--insecure-no-auth", "--quiet")
 			c := f.client(t, "2026-07-28")
 			greetTimes(t, c, 20)
 
@@ -238,8 +244,8 @@ func TestProcessesServeEachRequestOfACall(t *testing.T) {
 
 			f.redis.kill()
 			eventually(t, func() error {
-				body, err := get("http://" + f.addrs[1] + "/readyz")
-				if err == nil && !strings.Contains(body, "server unavailable") {
+				body, err := get("http://" + f.ops[1] + "/readyz?verbose")
+				if err == nil && !strings.Contains(body, `"state":"unavailable"`) {
 					err = errors.New("the readiness is " + body)
 				}
 				return err
@@ -267,9 +273,10 @@ func TestProcessesServeEachRequestOfACall(t *testing.T) {
 // TestProcessesServeEachRequestOfASession calls the same tool in one session, ends a process, starts
 // the process again, and restarts Redis. The client never opens another session.
 func TestProcessesServeEachRequestOfASession(t *testing.T) {
+	patchbay := build(t, "..", "./gateway/cmd/patchbay")
 	for _, revision := range []string{"2025-06-18", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
-			f := startFleet(t, "nginx")
+			f := startFleet(t, "nginx", patchbay, "serve", "--insecure-no-auth", "--quiet")
 			c := f.client(t, revision)
 			greetTimes(t, c, 20)
 			opened := f.opened.Load()
@@ -278,7 +285,7 @@ func TestProcessesServeEachRequestOfASession(t *testing.T) {
 			eventually(t, func() error { return errors.Join(greet(c), greet(c), greet(c)) })
 			greetTimes(t, c, 12)
 			f.processes[0].start()
-			eventually(t, func() error { _, err := get("http://" + f.addrs[0] + "/readyz"); return err })
+			eventually(t, func() error { _, err := get("http://" + f.ops[0] + "/readyz"); return err })
 			greetTimes(t, c, 12)
 
 			f.redis.kill()
