@@ -186,7 +186,8 @@ func (f *fleet) client(t *testing.T, revision string, header http.Header) *fleet
 		}
 	})
 	var err error
-	c.Client, err = mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: revision, ElicitationsPerMinute: 10_000,
+	c.Client, err = mcp.Connect(t.Context(), transport, &mcp.ClientOptions{
+		Revision: revision, ElicitationsPerMinute: 10_000,
 		Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: json.RawMessage(`{"name":"Ada"}`)}, nil
 		}})
@@ -343,7 +344,8 @@ func TestGatewaysWithAStoreServeEachRequest(t *testing.T) {
 	server := freeport.Addr(t)
 	serveAt(t, server, "--tasks", "memory") // one process: an answer reaches the process that asked
 	file := filepath.Join(t.TempDir(), "mcp.json")
-	config := fmt.Sprintf(`{"mcpServers": {"demo": {"url": "http://%s/mcp"}}, "patchbay": {"store": [%q]}}`, server, store)
+	config := fmt.Sprintf(`{"mcpServers": {"demo": {"url": "http://%s/mcp"}}, "patchbay": {"store": [%q]}}`,
+		server, store)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +446,8 @@ func TestDoctorExaminesAStore(t *testing.T) {
 	if status != 3 || failed != 1 || len(report.Checks) != 10 {
 		t.Errorf("status %d, %d failures in %d checks, want 3, 1 and 10: %s", status, failed, len(report.Checks), out)
 	}
-	if _, stderr, status := run(t, "serve", "--store", evicting); status != 3 || !strings.Contains(stderr, "noeviction") {
+	_, stderr, status := run(t, "serve", "--store", evicting)
+	if status != 3 || !strings.Contains(stderr, "noeviction") {
 		t.Errorf("serve with a store that evicts: status %d, %s", status, stderr)
 	}
 }
