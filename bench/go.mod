@@ -9,6 +9,7 @@ require (
 	github.com/patchbay-mcp/patchbay v0.0.0
 	github.com/patchbay-mcp/patchbay/gateway v0.0.0
 	github.com/patchbay-mcp/patchbay/stores v0.0.0
+	github.com/redis/rueidis v1.0.79
 	go.opentelemetry.io/otel/sdk v1.47.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0

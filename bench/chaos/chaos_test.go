@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
@@ -31,6 +33,18 @@ func TestMain(m *testing.M) {
 func TestThreeRounds(t *testing.T) {
 	var out bytes.Buffer
 	passed, err := run(options{rounds: 3, seed: 1, dir: t.TempDir(), every: 3, out: &out})
+	if err != nil || !passed {
+		t.Errorf("run returned %t, %v:\n%s", passed, err, &out)
+	}
+}
+
+// The same of several processes with a Redis.
+func TestThreeRoundsOfReplicas(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil && (os.Getenv("CI") != "true" || runtime.GOOS != "linux") {
+		t.Skip("redis-server is not installed")
+	}
+	var out bytes.Buffer
+	passed, err := run(options{rounds: 3, seed: 1, dir: t.TempDir(), every: 3, out: &out, replicas: replicaCount})
 	if err != nil || !passed {
 		t.Errorf("run returned %t, %v:\n%s", passed, err, &out)
 	}

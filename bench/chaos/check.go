@@ -23,6 +23,7 @@ func (v violation) String() string { return v.Rule + "\n    " + strings.Join(v.L
 type account struct {
 	runs      int // of the tool
 	accepted  int // answers that the tool ran with
+	stopped   int // runs that a cancellation has ended
 	answers   int
 	maybe     int // attempts that may have run
 	duplicate int // deliveries by the proxy beyond the first
@@ -50,6 +51,10 @@ type checker struct {
 	inProgress []*account   // at the end of the batch before
 	duplicates []duplicate  // that a use may still be in progress for
 	reported   map[int]bool // attempts that did not end
+
+	shared bool    // several processes share a store
+	wipes  []fault // in which the store lost its data
+	recent []fault // of the last minute
 }
 
 // A streamAccount is what was received on one stream, by kind.
@@ -68,11 +73,18 @@ func newChecker() *checker {
 
 // check returns the rules that the next batch of the history breaks.
 func (c *checker) check(b batch) (broken []violation) {
+	c.recent = slices.DeleteFunc(append(c.recent, b.Faults...), func(f fault) bool { return f.End < b.Now-time.Minute })
+	for _, f := range b.Faults {
+		if f.Kind == wipeFault {
+			c.wipes = append(c.wipes, f)
+		}
+	}
 	broken = slices.Clone(b.Direct)
 	broken = append(broken, c.checkEnds(b)...)
 	broken = append(broken, c.checkNotes(b)...)
 	broken = append(broken, c.checkRuns(b)...)
 	broken = append(broken, c.checkUses(b)...)
+	broken = append(broken, c.checkShared(b)...)
 	for i := range broken {
 		for _, f := range b.Faults {
 			broken[i].Lines = append(broken[i].Lines, f.String())
@@ -166,6 +178,8 @@ func (c *checker) checkRuns(b batch) (broken []violation) {
 			c.account(nonce).runs++
 		case "answered":
 			c.account(nonce).accepted++
+		case "stopped":
+			c.account(nonce).stopped++
 		}
 	}
 	for nonce := range c.touched {
@@ -174,7 +188,7 @@ func (c *checker) checkRuns(b batch) (broken []violation) {
 			continue // judged when it has ended
 		}
 		delete(c.touched, nonce)
-		if rule := a.judge(); rule != "" {
+		if rule := a.judge(); rule != "" && !(a.accepted > a.runs && c.wipedSince(a.begin())) {
 			broken = append(broken, a.violation(rule, nonce, b))
 		}
 	}
@@ -327,7 +341,7 @@ func (c *checker) checkUses(b batch) (broken []violation) {
 		if slices.ContainsFunc(c.duplicates, k.isIn) {
 			k.unsure = true
 		}
-		if rule := k.judge(u); rule != "" {
+		if rule := k.judge(u); rule != "" && !c.wipedSince(k.uses[0].Begin-useTime) {
 			v := violation{Rule: rule}
 			for _, u := range k.uses {
 				v.Lines = append(v.Lines, u.String())

@@ -296,8 +296,8 @@ func (s *gatewayRun) checkResidue() {
 		_, children := guards(s.gateway().cmd.Process.Pid)
 		left += children
 		parent := ownUsage(&s.history.late)
-		if err == nil && failed == nil && u.Instances+u.Suspended+left == 0 && u.within(s.base.gateway) &&
-			parent.within(s.base.parent) {
+		if err == nil && failed == nil && u.Instances+u.Suspended+left == 0 && u.within(s.base.gateway, 0) &&
+			parent.within(s.base.parent, 0) {
 			return
 		}
 		if time.Now().After(end) {

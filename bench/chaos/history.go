@@ -102,7 +102,8 @@ type batch struct {
 	Duplicates []string // bodies of requests that the proxy delivered twice
 	Runs       []string // lines of the journal
 	Now        time.Duration
-	Direct     []violation // found by a worker
+	Direct     []violation      // found by a worker
+	Calm       [2]time.Duration // no fault was near: zero for no such time
 }
 
 // appendTo appends a batch to a file, in which the cause of a violation can be found.
@@ -144,6 +145,7 @@ type history struct {
 
 	mu    sync.Mutex // guards the fields below
 	last  int
+	wiped time.Duration // when the shared store last lost its data
 	open  map[int]*attempt
 	batch batch
 	total table
@@ -203,6 +205,27 @@ func (h *history) duplicated(body string) {
 	defer h.mu.Unlock()
 	h.batch.Duplicates = append(h.batch.Duplicates, body)
 	h.total.duplicates++
+}
+
+// calm records a time in which no fault is near.
+func (h *history) calm(span [2]time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.batch.Calm = span
+}
+
+// wipe records that the shared store has lost its data.
+func (h *history) wipe() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wiped = h.now()
+}
+
+// survives reports whether a task that started at a time must still be in the store.
+func (h *history) survives(born time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return born > h.wiped && h.now()-born < taskTTL
 }
 
 // violate records a violation that a worker has found.

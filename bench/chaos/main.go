@@ -1,8 +1,8 @@
-// Command chaos is a test of one server process under faults. It starts an MCP server with an
-// authorization server and lets workers call it through a proxy. Round after round, a nemesis kills,
-// stops and restarts the server, and cuts, stalls and repeats what the proxy carries. A checker
-// judges the history of all calls: nothing is lost, doubled or crossed, in order, alive, and without
-// residue. See the section in bench/README.md.
+// Command chaos is a test of one server process under faults, or of several that share a Redis. It
+// starts an MCP server with an authorization server and lets workers call it through a proxy. Round
+// after round, a nemesis kills, stops and restarts the processes, and cuts, stalls and repeats the
+// traffic of the proxy. A checker judges the history of all calls: nothing is lost, doubled or
+// crossed, in order, alive, and without residue. See the section in bench/README.md.
 package main
 
 import (
@@ -30,13 +30,17 @@ func main() {
 	rounds := flag.Int("rounds", 20, "number of `rounds`")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "`seed` of the faults and calls")
 	gateway := flag.Bool("gateway", false, "test a gateway in front of four servers, in place of one server")
+	replicas := flag.Bool("replicas", false, "test three processes of the server that share a Redis")
 	dir := flag.String("dir", "", "`folder` for the files of the server, which are kept if a rule was broken")
 	flag.Parse()
-	start := run
-	if *gateway {
+	start, o := run, options{rounds: *rounds, seed: *seed, dir: *dir, every: 50, out: os.Stdout}
+	switch {
+	case *gateway:
 		start = runGateway
+	case *replicas:
+		o.replicas, o.every, o.expire = replicaCount, 20, true
 	}
-	passed, err := start(options{rounds: *rounds, seed: *seed, dir: *dir, every: 50, out: os.Stdout})
+	passed, err := start(o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}

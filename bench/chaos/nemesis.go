@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,34 +18,41 @@ type nemesis struct {
 	config  serverConfig
 	proxy   *proxy
 	history *history
+	redis   *redisServer // nil for one process
+	kinds   []faultKind
 
-	mu     sync.Mutex // guards the fields below
-	server *child
-	starts int
+	mu      sync.Mutex // guards the fields below
+	servers []*child
+	starts  int
 }
 
 // A faultKind is something that the nemesis does for a while.
 type faultKind struct {
-	name    string
-	process bool // it ends or stops the server: at most one of these at a time
-	run     func(n *nemesis, r *rand.Rand, d time.Duration) error
+	name string
+	of   string // what it ends or stops: at most one fault of each at a time; empty for connections
+	run  func(n *nemesis, r *rand.Rand, d time.Duration) error
 }
 
-var faultKinds = []faultKind{
-	{"kill -9 and restart", true, (*nemesis).killServer},
-	{"SIGTERM and restart", true, (*nemesis).restartServer},
-	{"SIGSTOP, then SIGCONT", true, (*nemesis).stopServer},
-	{"reset of all connections", false, (*nemesis).resetOnce},
-	{"storm of resets", false, (*nemesis).resetStorm},
-	{"one-way cut to the server", false, (*nemesis).cutUp},
-	{"one-way cut to the clients", false, (*nemesis).cutDown},
-	{"stall of both directions", false, (*nemesis).stall},
-	{"cut after n bytes", false, (*nemesis).cutBytes},
-	{"new connections refused", false, (*nemesis).refuse},
-	{"POSTs delivered twice", false, (*nemesis).duplicate},
-	{"POSTs retried by the proxy", false, (*nemesis).retry},
-	{"rotation of the keys", false, (*nemesis).rotate},
+// connectionFaults happen between the clients and the server.
+var connectionFaults = []faultKind{
+	{"reset of all connections", "", (*nemesis).resetOnce},
+	{"storm of resets", "", (*nemesis).resetStorm},
+	{"one-way cut to the server", "", (*nemesis).cutUp},
+	{"one-way cut to the clients", "", (*nemesis).cutDown},
+	{"stall of both directions", "", (*nemesis).stall},
+	{"cut after n bytes", "", (*nemesis).cutBytes},
+	{"new connections refused", "", (*nemesis).refuse},
+	{"POSTs delivered twice", "", (*nemesis).duplicate},
+	{"POSTs retried by the proxy", "", (*nemesis).retry},
 }
+
+// faultKinds are the faults of one process.
+var faultKinds = append([]faultKind{
+	{"kill -9 and restart", "process", (*nemesis).killServer},
+	{"SIGTERM and restart", "process", (*nemesis).restartServer},
+	{"SIGSTOP, then SIGCONT", "process", (*nemesis).stopServer},
+	{"rotation of the keys", "", (*nemesis).rotate},
+}, connectionFaults...)
 
 // Limits of the duration of a fault.
 const (
@@ -55,10 +63,10 @@ const (
 
 // strike runs one or two faults and returns when they are over and the server serves again.
 func (n *nemesis) strike(r *rand.Rand) error {
-	chosen := []faultKind{faultKinds[r.IntN(len(faultKinds))]}
+	chosen := []faultKind{n.kinds[r.IntN(len(n.kinds))]}
 	if r.IntN(2) == 0 {
-		second := faultKinds[r.IntN(len(faultKinds))]
-		if second.name != chosen[0].name && !(second.process && chosen[0].process) {
+		second := n.kinds[r.IntN(len(n.kinds))]
+		if second.name != chosen[0].name && (second.of == "" || second.of != chosen[0].of) {
 			chosen = append(chosen, second)
 		}
 	}
@@ -76,6 +84,9 @@ func (n *nemesis) strike(r *rand.Rand) error {
 	}
 	all.Wait()
 	n.proxy.setMode(proxyMode{})
+	if n.redis != nil {
+		n.redis.repair()
+	}
 	for i, err := range errs {
 		if err != nil {
 			return fmt.Errorf("%s: %w", chosen[i].name, err)
@@ -84,49 +95,85 @@ func (n *nemesis) strike(r *rand.Rand) error {
 	return nil
 }
 
-// start starts the server. Every second start is one without a grace period of refresh tokens.
-func (n *nemesis) start() error {
+// start starts the process at a place. Every second start is one without a grace period of refresh
+// tokens.
+func (n *nemesis) start(place int) error {
 	config := n.config
 	n.mu.Lock()
 	n.starts++
 	config.Strict = n.starts%2 == 0
 	n.mu.Unlock()
-	server, err := startChild(config)
+	server, err := n.startAgain(config, place)
 	if err != nil {
 		return err
 	}
 	n.mu.Lock()
-	n.server = server
+	n.servers = slices.Grow(n.servers, 1)[:max(len(n.servers), place+1)]
+	n.servers[place] = server
 	n.mu.Unlock()
-	n.proxy.setTarget(server.address.Address)
+	n.aim()
 	return nil
 }
 
-func (n *nemesis) current() *child {
+// startAgain starts a process, several times if Redis may fail meanwhile.
+func (n *nemesis) startAgain(config serverConfig, place int) (server *child, err error) {
+	if n.redis == nil {
+		return startChild(config)
+	}
+	config.Redis = n.redis.links[place].redisURL()
+	for end := time.Now().Add(startTime); ; {
+		if server, err = startChild(config); err == nil || time.Now().After(end) {
+			return server, err
+		}
+	}
+}
+
+// aim makes the proxy use all processes, except those at some places.
+func (n *nemesis) aim(except ...int) {
+	var addresses []string
+	for place, server := range n.current() {
+		if !slices.Contains(except, place) {
+			addresses = append(addresses, server.address.Address)
+		}
+	}
+	n.proxy.setTarget(addresses...)
+}
+
+func (n *nemesis) current() []*child {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.server
+	return slices.Clone(n.servers)
 }
 
-func (n *nemesis) killServer(_ *rand.Rand, d time.Duration) error {
+// pick returns a process and its place.
+func (n *nemesis) pick(r *rand.Rand) (place int, server *child) {
+	all := n.current()
+	place = r.IntN(len(all))
+	return place, all[place]
+}
+
+func (n *nemesis) killServer(r *rand.Rand, d time.Duration) error {
+	place, server := n.pick(r)
 	time.Sleep(d / 2)
-	n.current().kill()
+	server.kill()
 	time.Sleep(d / 4)
-	return n.start()
+	return n.start(place)
 }
 
-func (n *nemesis) restartServer(_ *rand.Rand, _ time.Duration) error {
-	if err := n.current().terminate(); err != nil {
+func (n *nemesis) restartServer(r *rand.Rand, _ time.Duration) error {
+	place, server := n.pick(r)
+	if err := server.terminate(); err != nil {
 		return err
 	}
-	return n.start()
+	return n.start(place)
 }
 
 func (n *nemesis) stopServer(r *rand.Rand, _ time.Duration) error {
 	if signalStop == nil {
 		return nil
 	}
-	process := n.current().cmd.Process
+	_, server := n.pick(r)
+	process := server.cmd.Process
 	if err := process.Signal(signalStop); err != nil {
 		return err
 	}
@@ -203,7 +250,7 @@ func (n *nemesis) rotate(_ *rand.Rand, d time.Duration) error {
 	if err := authserver.RotateSealKeys(filepath.Join(n.config.Dir, "seal.keys"), all); err != nil {
 		return err
 	}
-	err := n.current().rotate()
+	err := n.current()[0].rotate()
 	if _, ok := errors.AsType[*url.Error](err); ok {
 		return nil // the other fault has ended the server, which reads the file when it starts
 	}

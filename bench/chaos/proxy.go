@@ -19,16 +19,20 @@ type proxyMode struct {
 	refuse             bool // new connections are reset
 	duplicate          bool // POSTs are delivered twice; the client gets the first response
 	retry              bool // POSTs are delivered twice; the first connection to the server is cut
+	delay              time.Duration
 }
 
 // A proxy is a TCP proxy in front of the server. It reads requests as a whole, so that it can
-// deliver them twice, and copies responses byte by byte.
+// deliver them twice, and copies responses byte by byte. With several targets it sends each request
+// to the next target that accepts a connection.
 type proxy struct {
 	listener net.Listener
 	history  *history
+	raw      bool // the protocol is not HTTP: bytes are copied in both directions
 
 	mu       sync.Mutex // guards the fields below
-	target   string     // the address of the server; empty while there is none
+	targets  []string   // the addresses of the server; empty while there is none
+	last     int        // counts the uses of targets
 	mode     proxyMode
 	modeDone chan struct{} // closed when the mode changes
 	links    map[*link]struct{}
@@ -41,18 +45,21 @@ type link struct {
 	proxy  *proxy
 	client *net.TCPConn
 	reader *bufio.Reader // of the client
+
+	mu     sync.Mutex // guards the fields below
 	server *net.TCPConn
 	budget int // bytes until the link is cut; -1 for no limit
-
-	mu sync.Mutex // guards budget
+	down   sync.WaitGroup
 }
 
-func newProxy(h *history) (*proxy, error) {
+func newProxy(h *history) (*proxy, error) { return startProxy(&proxy{history: h}) }
+
+func startProxy(p *proxy) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: listener, history: h, modeDone: make(chan struct{}), links: map[*link]struct{}{}}
+	p.listener, p.modeDone, p.links = listener, make(chan struct{}), map[*link]struct{}{}
 	p.all.Go(p.accept)
 	return p, nil
 }
@@ -70,11 +77,28 @@ func (p *proxy) close() {
 	p.all.Wait()
 }
 
-// setTarget sets the address of the server. Open connections keep the old one.
-func (p *proxy) setTarget(address string) {
+// setTarget sets the addresses of the server. Open connections keep the old one until the next
+// request, if there are several.
+func (p *proxy) setTarget(addresses ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.target = address
+	p.targets = addresses
+}
+
+// dial connects to the next target that accepts a connection.
+func (p *proxy) dial() (conn *net.TCPConn, err error) {
+	p.mu.Lock()
+	targets := p.targets
+	p.last++
+	first := p.last
+	p.mu.Unlock()
+	err = net.ErrClosed
+	for i := range targets {
+		if conn, err = dial(targets[(first+i)%len(targets)]); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 func (p *proxy) setMode(m proxyMode) {
@@ -106,10 +130,10 @@ func (p *proxy) reset() {
 	}
 }
 
-func (p *proxy) current() (mode proxyMode, changed <-chan struct{}, target string) {
+func (p *proxy) current() (mode proxyMode, changed <-chan struct{}, targets int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mode, p.modeDone, p.target
+	return p.mode, p.modeDone, len(p.targets)
 }
 
 func (p *proxy) accept() {
@@ -126,8 +150,8 @@ func (p *proxy) accept() {
 // run connects a client to the server until one of them closes.
 func (l *link) run() {
 	defer l.client.Close()
-	mode, _, target := l.proxy.current()
-	server, err := dial(target)
+	mode, _, _ := l.proxy.current()
+	server, err := l.proxy.dial()
 	if mode.refuse || err != nil {
 		l.unavailable()
 		if server != nil {
@@ -136,27 +160,65 @@ func (l *link) run() {
 		return
 	}
 	l.server = server
-	defer server.Close()
+	defer func() { _ = l.current().Close() }()
 	l.setBudget(mode)
 	if !l.register() {
 		return
 	}
 	defer l.unregister()
-	var down sync.WaitGroup
-	down.Go(func() {
-		l.copyDown(server)
-		_ = l.client.Close() // ends up
+	l.startDown()
+	if l.proxy.raw {
+		l.copy(l.server, l.client, func(m proxyMode) bool { return m.stallUp })
+	} else {
+		l.copyUp()
+	}
+	_ = l.current().Close() // ends down
+	l.down.Wait()
+}
+
+func (l *link) current() *net.TCPConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.server
+}
+
+// startDown copies responses until the server closes, which closes the connection of the client, or
+// is replaced.
+func (l *link) startDown() {
+	server := l.current()
+	l.down.Go(func() {
+		var response responseEnd
+		l.copy(io.MultiWriter(l.client, &response), server, func(m proxyMode) bool { return m.stallDown })
+		if _, _, targets := l.proxy.current(); targets > 1 && response.complete() {
+			return // the next request uses another server
+		}
+		if l.current() == server {
+			_ = l.client.Close() // ends up
+		}
 	})
-	l.copyUp()
-	_ = server.Close() // ends down
-	down.Wait()
+}
+
+// next replaces the server by the next one. The response to the request before has been passed on.
+func (l *link) next() bool {
+	server, err := l.proxy.dial()
+	if err != nil {
+		return false
+	}
+	l.mu.Lock()
+	old := l.server
+	l.server = server
+	l.mu.Unlock()
+	_ = old.Close()
+	l.down.Wait()
+	l.startDown()
+	return true
 }
 
 // unavailable refuses a connection: half of the time as a load balancer does that has no server, with
 // a response, and else with a reset.
 func (l *link) unavailable() {
 	_ = l.client.SetDeadline(time.Now().Add(time.Second))
-	if rand.IntN(2) == 0 {
+	if l.proxy.raw || rand.IntN(2) == 0 {
 		_ = l.client.SetLinger(0)
 		return
 	}
@@ -192,7 +254,7 @@ func (l *link) unregister() {
 
 // reset closes both connections with a TCP reset.
 func (l *link) reset() {
-	for _, conn := range []*net.TCPConn{l.client, l.server} {
+	for _, conn := range []*net.TCPConn{l.client, l.current()} {
 		_ = conn.SetLinger(0)
 		_ = conn.Close()
 	}
@@ -235,13 +297,13 @@ func (l *link) await(stalled func(m proxyMode) bool) proxyMode {
 	}
 }
 
-// copyDown copies the responses.
-func (l *link) copyDown(from io.Reader) {
+// copy copies bytes in one direction.
+func (l *link) copy(to io.Writer, from io.Reader, stalled func(m proxyMode) bool) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
-		l.await(func(m proxyMode) bool { return m.stallDown })
-		if n > 0 && l.write(l.client, buf[:n]) != nil || err != nil {
+		time.Sleep(l.await(stalled).delay)
+		if n > 0 && l.write(to, buf[:n]) != nil || err != nil {
 			return
 		}
 	}
@@ -249,11 +311,15 @@ func (l *link) copyDown(from io.Reader) {
 
 // copyUp copies the requests.
 func (l *link) copyUp() {
-	for {
+	for first := true; ; first = false {
 		raw, body, err := readRequest(l.reader)
 		mode := l.await(func(m proxyMode) bool { return m.stallUp })
+		if _, _, targets := l.proxy.current(); err == nil && !first && targets > 1 && !l.next() {
+			_ = l.client.SetLinger(0)
+			return
+		}
 		if err != nil {
-			_ = l.write(l.server, raw) // the part of a request
+			_ = l.write(l.current(), raw) // the part of a request
 			return
 		}
 		isPost := bytes.HasPrefix(raw, []byte("POST "))
@@ -266,7 +332,7 @@ func (l *link) copyUp() {
 		case isPost && mode.duplicate:
 			l.proxy.all.Go(func() { l.proxy.deliver(raw) })
 		}
-		if l.write(l.server, raw) != nil {
+		if l.write(l.current(), raw) != nil {
 			return
 		}
 	}
@@ -274,8 +340,7 @@ func (l *link) copyUp() {
 
 // deliver sends a request on a connection of its own and discards the response.
 func (p *proxy) deliver(raw []byte) {
-	_, _, target := p.current()
-	conn, err := dial(target)
+	conn, err := p.dial()
 	if err != nil {
 		return
 	}
@@ -288,8 +353,7 @@ func (p *proxy) deliver(raw []byte) {
 // loseFirst does the first half of what a proxy does that retries: it sends the request on a
 // connection that is cut before the response.
 func (l *link) loseFirst(raw []byte) {
-	_, _, target := l.proxy.current()
-	conn, err := dial(target)
+	conn, err := l.proxy.dial()
 	if err != nil {
 		return
 	}
@@ -322,4 +386,41 @@ func readRequest(r *bufio.Reader) (raw, body []byte, err error) {
 	n, err := io.ReadFull(r, body)
 	all.Write(body[:n])
 	return all.Bytes(), body, err
+}
+
+// A responseEnd finds the end of the only response on a connection.
+type responseEnd struct {
+	head []byte // until its end
+	tail []byte // the last bytes of the body
+	body int
+}
+
+func (e *responseEnd) Write(data []byte) (int, error) {
+	n := len(data)
+	if !bytes.Contains(e.head, headEnd) {
+		e.head = append(e.head, data...)
+		_, data, _ = bytes.Cut(e.head, headEnd)
+		e.head = e.head[:len(e.head)-len(data)]
+	}
+	e.body += len(data)
+	e.tail = append(e.tail, data...)
+	e.tail = bytes.Clone(e.tail[max(0, len(e.tail)-len(lastChunk)):])
+	return n, nil
+}
+
+var headEnd, lastChunk = []byte("\r\n\r\n"), []byte("0\r\n\r\n")
+
+func (e *responseEnd) complete() bool {
+	_, after, sized := bytes.Cut(e.head, []byte("Content-Length: "))
+	length, _, _ := bytes.Cut(after, []byte("\r"))
+	want, err := strconv.Atoi(string(length))
+	switch {
+	case !bytes.HasSuffix(e.head, headEnd):
+		return false
+	case sized:
+		return err == nil && e.body == want
+	case bytes.Contains(e.head, []byte("Transfer-Encoding: chunked")):
+		return bytes.Equal(e.tail, lastChunk)
+	}
+	return bytes.HasPrefix(e.head, []byte("HTTP/1.1 204"))
 }

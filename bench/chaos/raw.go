@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A response is an HTTP response whose body was read, or the error in its place.
@@ -39,6 +41,8 @@ func (w *worker) send(ctx context.Context, client *http.Client, req *http.Reques
 		a.Error, a.Detail = "connection", err.Error()
 	case r.status < 400:
 		r.outcome = answered
+	case strings.Contains(r.body, "temporarily_unavailable"): // the store failed, perhaps after the write
+		r.outcome = unknown
 	case r.status == http.StatusTooManyRequests, r.status == http.StatusServiceUnavailable:
 		r.outcome = unsent
 	case r.status >= 500:
@@ -151,6 +155,8 @@ func (w *worker) answer(ctx context.Context, principal, nonce, state string) out
 	switch {
 	case r.outcome != answered:
 		return r.outcome
+	case m.Error != nil && m.Error.Code == mcp.CodeInternalError: // the store did not answer
+		return unknown
 	case m.Error != nil || m.Result.ResultType != "complete":
 		return failed
 	}

@@ -29,6 +29,9 @@ type options struct {
 	dir    string
 	every  int // rounds between two checks of the residue
 	out    io.Writer
+
+	replicas int  // processes that share a store; 0 for one process with files
+	expire   bool // wait until everything in the store has expired
 }
 
 // A session is one run of this program.
@@ -42,7 +45,10 @@ type session struct {
 	journal  journalReader
 	random   *rand.Rand
 	violated int
-	base     struct{ parent, server usage }
+	base     struct {
+		parent  usage
+		servers []usage
+	}
 }
 
 // run runs the rounds. It reports whether no rule was broken.
@@ -58,10 +64,10 @@ func run(o options) (passed bool, err error) {
 	fmt.Fprintf(o.out, "chaos: seed %d, %d rounds, files in %s\n", o.seed, o.rounds, o.dir)
 	s := &session{options: o, history: newHistory(), checker: newChecker(), random: rand.New(rand.NewPCG(o.seed, 1))}
 	s.journal.path = filepath.Join(o.dir, "journal")
+	defer s.close()
 	if err := s.start(); err != nil {
 		return false, err
 	}
-	defer s.proxy.close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go s.history.late.measure(ctx)
@@ -71,7 +77,6 @@ func run(o options) (passed bool, err error) {
 	if err == nil {
 		err = s.finish(ctx)
 	}
-	s.nemesis.current().kill()
 	fmt.Fprintf(o.out, "\n%sviolations: %d\n", &s.history.total, s.violated)
 	return err == nil && s.violated == 0, err
 }
@@ -82,19 +87,46 @@ func (s *session) start() (err error) {
 		return err
 	}
 	config := serverConfig{Dir: s.dir, Public: s.proxy.url()}
-	s.nemesis = &nemesis{config: config, proxy: s.proxy, history: s.history}
+	s.nemesis = &nemesis{config: config, proxy: s.proxy, history: s.history, kinds: faultKinds}
 	s.crowd = &crowd{url: s.proxy.url(), history: s.history, sessions: map[string]string{}}
 	if err := addKey(config.file("state.keys")); err != nil {
 		return err
 	}
-	if err := s.nemesis.start(); err != nil {
-		return err
+	if s.replicas > 0 {
+		s.nemesis.kinds, s.checker.shared = replicaFaults, true
+		if s.nemesis.redis, err = startRedis(s.dir, s.history, s.replicas); err != nil {
+			return err
+		}
 	}
-	if s.base.server, err = s.nemesis.current().usage(); err != nil {
-		return err
+	for place := range max(s.replicas, 1) {
+		if err := s.nemesis.start(place); err != nil {
+			return err
+		}
+	}
+	for _, server := range s.nemesis.current() {
+		held, err := server.usage()
+		if err != nil {
+			return err
+		}
+		s.base.servers = append(s.base.servers, held)
 	}
 	s.base.parent = ownUsage(&s.history.late)
 	return nil
+}
+
+// close ends the processes and the proxies.
+func (s *session) close() {
+	if s.nemesis != nil {
+		for _, server := range s.nemesis.current() {
+			server.kill()
+		}
+		if s.nemesis.redis != nil {
+			s.nemesis.redis.close()
+		}
+	}
+	if s.proxy != nil {
+		s.proxy.close()
+	}
 }
 
 // stage runs some rounds and then checks that nothing is left of them.
@@ -110,10 +142,16 @@ func (s *session) stage(ctx context.Context, from, to int) error {
 		}
 	}
 	stop()
+	if err == nil && s.replicas > 0 {
+		s.settle(ctx, to)
+	}
 	if err == nil {
 		err = s.judge(to-1, nil)
 	}
 	s.checkResidue(to - 1)
+	if err == nil && s.replicas > 0 {
+		err = s.checkKeys(ctx, to-1, isOfClients, keysTime)
+	}
 	keepHistory(s.dir, from, s.violated > before)
 	h := s.history
 	h.mu.Lock()
@@ -145,6 +183,9 @@ func (s *session) startWorkers(ctx context.Context, stage uint64) (stop func()) 
 	start(4, (*worker).authorize)
 	start(2, (*worker).replay)
 	start(2, (*worker).collect)
+	if s.replicas > 0 {
+		start(2, (*worker).cancel)
+	}
 	return func() {
 		cancel()
 		all.Wait()
@@ -155,24 +196,37 @@ func (s *session) startWorkers(ctx context.Context, stage uint64) (stop func()) 
 func (s *session) round(round int) error {
 	before := s.history.now()
 	time.Sleep(quietTime)
+	var calm [2]time.Duration
+	if s.replicas > 0 && round%calmRounds == 0 {
+		time.Sleep(settleTime)
+		before = s.history.now()
+		time.Sleep(calmTime)
+		calm = [2]time.Duration{before, s.history.now()}
+	}
 	answers, all := s.history.success(before, s.history.now()-windowAge)
 	if err := s.nemesis.strike(s.random); err != nil {
 		return err
 	}
+	s.history.calm(calm)
 	ratio := 1.0
 	if all > 0 {
 		ratio = float64(answers) / float64(all)
 	}
 	found := s.recover(ratio)
-	if err := s.nemesis.current().crashed(); err != nil {
-		found = append(found, violation{"lost: the server has exited by itself", []string{err.Error()}})
+	for _, server := range s.nemesis.current() {
+		if err := server.crashed(); err != nil {
+			found = append(found, violation{"lost: the server has exited by itself", []string{err.Error()}})
+		}
 	}
 	return s.judge(round, found)
 }
 
 // recover waits until new calls succeed as often as before the faults.
 func (s *session) recover(before float64) []violation {
-	began, late := s.history.now(), s.totalLateness()
+	began, late, limit := s.history.now(), s.totalLateness(), recoveryTime
+	if s.replicas > 0 {
+		limit = sharedRecovery
+	}
 	for {
 		time.Sleep(windowAge / 2)
 		now := s.history.now()
@@ -181,10 +235,10 @@ func (s *session) recover(before float64) []violation {
 		if all >= leastCalls && float64(answers) >= leastSuccess*before*float64(all) {
 			return nil
 		}
-		if now-began < recoveryTime {
+		if now-began < limit {
 			continue
 		}
-		if excused := s.totalLateness() - late; now-began > recoveryTime+excused {
+		if excused := s.totalLateness() - late; now-began > limit+excused {
 			return []violation{{"liveness: new calls do not succeed as before", []string{fmt.Sprintf(
 				"%8.3f %v after the faults, without %v not scheduled, %d of the last %d calls are answered, %.0f %% before",
 				now.Seconds(), now-began-excused, excused, answers, all, 100*before)}}}
@@ -195,8 +249,12 @@ func (s *session) recover(before float64) []violation {
 // totalLateness returns how long this process and the server were not scheduled. A server that does
 // not say counts as one that just started.
 func (s *session) totalLateness() time.Duration {
-	u, _ := s.nemesis.current().usage()
-	return s.history.late.sum() + u.Late
+	total := s.history.late.sum()
+	for _, server := range s.nemesis.current() {
+		u, _ := server.usage()
+		total += u.Late
+	}
+	return total
 }
 
 // judge checks the history since the last check and prints the violations.
@@ -221,53 +279,77 @@ func (s *session) report(round int, broken []violation) {
 	}
 }
 
+// settle waits until the tasks have ended whose end was not seen.
+func (s *session) settle(ctx context.Context, stage int) {
+	const collectors = 16
+	for end := time.Now().Add(takeoverTime); s.crowd.unfinishedTasks() > 0 && time.Now().Before(end); stage++ {
+		var all sync.WaitGroup
+		for i := range collectors {
+			w := s.crowd.newWorker(1000+i, s.seed^uint64(stage)<<32)
+			all.Go(func() {
+				w.collect(ctx)
+				w.disconnect()
+			})
+		}
+		all.Wait()
+	}
+}
+
 // finish checks the last notifications, and that no acknowledged task is left without an end.
 func (s *session) finish(ctx context.Context) error {
-	for range 20 {
-		if s.crowd.unfinishedTasks() == 0 {
-			break
-		}
-		for i := range revisions {
-			w := s.crowd.newWorker(1000+i, s.seed)
-			w.collect(ctx)
-			w.disconnect()
-		}
-	}
+	s.settle(ctx, s.rounds)
 	if n := s.crowd.unfinishedTasks(); n > 0 {
 		s.report(s.rounds-1, []violation{{"lost: acknowledged tasks have not ended", []string{fmt.Sprintf("%+v",
 			s.crowd.tasks)}}})
 	}
-	return s.judge(s.rounds-1, nil)
+	if s.replicas > 0 {
+		if err := s.measureUpdates(ctx); err != nil {
+			return err
+		}
+	}
+	err := s.judge(s.rounds-1, nil)
+	if err == nil && s.expire {
+		err = s.checkKeys(ctx, s.rounds-1, isAny, taskTTL+keysTime)
+	}
+	return err
 }
 
 // Limits of what may be left when all clients have gone.
 const (
 	residueTime  = 10 * time.Second // for connections and sessions to end
 	residueSlack = 8                // goroutines or descriptors, such as those of the runtime and of the store
+	linkSlack    = 8                // for each replica: its connections to the shared store open when they are used
 )
 
 // checkResidue checks that this process and the server hold what they held at the start.
 func (s *session) checkResidue(round int) {
 	s.proxy.reset()
+	for place, server := range s.nemesis.current() {
+		s.checkHeld(round, server, s.base.servers[place])
+	}
+}
+
+func (s *session) checkHeld(round int, process *child, base usage) {
 	var server, parent usage
 	var err error
 	for end := time.Now().Add(residueTime); ; time.Sleep(100 * time.Millisecond) {
-		server, err = s.nemesis.current().usage()
+		server, err = process.usage()
 		parent = ownUsage(&s.history.late)
-		if err == nil && server.within(s.base.server) && parent.within(s.base.parent) {
+		if err == nil && server.within(base, s.replicas) && parent.within(s.base.parent, s.replicas) {
 			return
 		}
 		if time.Now().After(end) {
 			break
 		}
 	}
-	stacks, _ := s.nemesis.current().get("/stacks")
+	stacks, _ := process.get("/stacks")
 	s.report(round, []violation{{"residue: more is held than at the start", []string{
-		fmt.Sprintf("server %+v, at the start %+v; clients %+v, at the start %+v", server, s.base.server, parent,
+		fmt.Sprintf("server %+v, at the start %+v; clients %+v, at the start %+v", server, base, parent,
 			s.base.parent), fmt.Sprintf("error %v; stacks of the server: %s", err, stacks),
 	}}})
 }
 
-func (u usage) within(base usage) bool {
-	return u.Goroutines <= base.Goroutines+residueSlack && u.Descriptors <= base.Descriptors+residueSlack
+func (u usage) within(base usage, replicas int) bool {
+	slack := residueSlack + replicas*linkSlack
+	return u.Goroutines <= base.Goroutines+slack && u.Descriptors <= base.Descriptors+slack
 }

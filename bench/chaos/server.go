@@ -19,17 +19,25 @@ import (
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
+	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
 
-// shutdownTime is how long the server lets calls finish after SIGTERM.
-const shutdownTime = 4 * time.Second
+const (
+	shutdownTime = 4 * time.Second // for calls to finish after SIGTERM
+	taskTTL      = 5 * time.Minute
+	idleTime     = 20 * time.Second // of a session
+	sharedIdle   = 40 * time.Second // in a shared store, which may be unavailable for a while
+	sharedAge    = 20 * time.Second // of events in a shared store
+)
 
 // A serverConfig is what the parent passes to the server process, as JSON in childVariable.
 type serverConfig struct {
 	Dir    string // of the files that survive restarts
 	Public string // the URL of the proxy, by which clients call the server
 	Strict bool   // a refresh token has no grace period
+	Redis  string // the URL of the store that the processes share; empty for files
 }
 
 func (c *serverConfig) file(name string) string { return filepath.Join(c.Dir, name) }
@@ -57,25 +65,65 @@ func serveChild(config string) error {
 	if err != nil {
 		return err
 	}
-	store, err := bolt.OpenTasks(c.file("tasks.db"), nil)
-	if err != nil {
-		return err
-	}
-	grants, err := bolt.OpenAuthorization(c.file("auth.db"), nil)
-	if err != nil {
-		return err
-	}
 	s := &server{config: &c, runs: runs, log: log}
-	if err := s.build(ctx, store); err != nil {
+	stores, err := s.open(ctx)
+	if err != nil {
 		return err
 	}
-	site, handler, err := s.site(grants)
+	if err := s.build(ctx, stores); err != nil {
+		return err
+	}
+	site, handler, err := s.site(stores)
 	if err != nil {
 		return err
 	}
 	go s.tick(ctx)
 	go s.late.measure(ctx)
-	return errors.Join(s.serve(ctx, site, handler), store.Close(), grants.Close())
+	return errors.Join(s.serve(ctx, site, handler), s.end(), stores.close())
+}
+
+// stores are the stores of a process.
+type stores struct {
+	tasks  tasks.Store
+	states mcp.OnceStore
+	grants authserver.Store
+	close  func() error
+	shared *redis.Store // nil for files
+}
+
+func (s *server) open(ctx context.Context) (o stores, err error) {
+	c := s.config
+	if c.Redis != "" {
+		// A second, because the machine is busy, also without a fault.
+		o.shared, err = redis.Open(ctx, c.Redis, &redis.Options{Timeout: time.Second, EventAge: sharedAge})
+		if err != nil {
+			return o, err
+		}
+		o.tasks, o.states, o.grants = o.shared.Tasks("chaos"), o.shared.States(), o.shared.Authorization()
+		o.close = func() error { o.shared.Close(); return nil }
+		return o, nil
+	}
+	files, err := bolt.OpenTasks(c.file("tasks.db"), nil)
+	if err != nil {
+		return o, err
+	}
+	if o.grants, err = bolt.OpenAuthorization(c.file("auth.db"), nil); err != nil {
+		return o, err
+	}
+	o.tasks, o.close = files, func() error { return errors.Join(files.Close(), o.grants.Close()) }
+	o.states, err = openOnceStore(c.file("once"))
+	return o, err
+}
+
+// end passes the tasks of a process that shares its store on to the other processes.
+func (s *server) end() error {
+	if s.config.Redis == "" {
+		return nil
+	}
+	ending, cancel := context.WithTimeout(context.Background(), shutdownTime)
+	defer cancel()
+	_ = s.tasks.Close(ending) // an error says that handlers have not ended
+	return nil
 }
 
 // A server is the MCP server of the server process.
@@ -84,22 +132,19 @@ type server struct {
 	runs   *journal
 	log    *slog.Logger
 	mcp    *mcp.Server
+	tasks  *tasks.Server
 	ticks  ticks
 	late   lateness
 }
 
 // build creates the MCP server with its tools.
-func (s *server) build(ctx context.Context, store tasks.Store) error {
+func (s *server) build(ctx context.Context, o stores) error {
 	keys, err := readKeys(s.config.file("state.keys"))
 	if err != nil {
 		return err
 	}
-	once, err := openOnceStore(s.config.file("once"))
-	if err != nil {
-		return err
-	}
 	s.mcp = mcp.NewServer("chaos", "1", &mcp.ServerOptions{
-		Logger: s.log, StateKeys: keys, StateStore: once, StateTTL: time.Minute,
+		Logger: s.log, StateKeys: keys, StateStore: o.states, StateTTL: time.Minute,
 	})
 	mcp.AddTool(s.mcp, &mcp.Tool{Name: "echo"}, s.echo)
 	mcp.AddTool(s.mcp, &mcp.Tool{Name: "append"}, s.append)
@@ -107,13 +152,13 @@ func (s *server) build(ctx context.Context, store tasks.Store) error {
 	mcp.AddTool(s.mcp, &mcp.Tool{Name: "stream"}, s.stream)
 	mcp.AddTool(s.mcp, &mcp.Tool{Name: "ask"}, s.ask)
 	s.addTicks()
-	t := tasks.NewServer(s.mcp, &tasks.Options{
-		Store: store, MaxTasks: 1e6, MaxPerPrincipal: 1e6, PollInterval: 50 * time.Millisecond,
-		TTL: 5 * time.Minute, MaxRunning: 30, Logger: s.log,
+	s.tasks = tasks.NewServer(s.mcp, &tasks.Options{
+		Store: o.tasks, MaxTasks: 1e6, MaxPerPrincipal: 1e6, PollInterval: 50 * time.Millisecond, TTL: taskTTL,
+		MaxRunning: 30, Logger: s.log,
 	})
-	tasks.AddTool(t, &mcp.Tool{Name: "work"}, nil, s.slow)
-	tasks.AddTool(t, &mcp.Tool{Name: "again"}, &tasks.ToolOptions{Restartable: true}, s.slow)
-	return t.Recover(ctx)
+	tasks.AddTool(s.tasks, &mcp.Tool{Name: "work"}, nil, s.slow)
+	tasks.AddTool(s.tasks, &mcp.Tool{Name: "again"}, &tasks.ToolOptions{Restartable: true}, s.slow)
+	return s.tasks.Recover(ctx)
 }
 
 // callArguments are the arguments of all tools.
@@ -146,7 +191,11 @@ func (s *server) slow(ctx context.Context, in callArguments) (string, error) {
 	if err := s.runs.write("run", in.Nonce); err != nil {
 		return "", err
 	}
-	return answerText(caller(ctx), in.Nonce), wait(ctx, in.Millis)
+	err := wait(ctx, in.Millis)
+	if errors.Is(err, mcp.ErrCancelled) || errors.Is(err, mcp.ErrDisconnected) {
+		err = errors.Join(err, s.runs.write("stopped", in.Nonce))
+	}
+	return answerText(caller(ctx), in.Nonce), err
 }
 
 func wait(ctx context.Context, millis int) error {

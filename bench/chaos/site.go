@@ -28,7 +28,7 @@ const (
 )
 
 // site returns the handler of all paths: the MCP server and its authorization server.
-func (s *server) site(grants authserver.Store) (http.Handler, *mcphttp.Handler, error) {
+func (s *server) site(o stores) (http.Handler, *mcphttp.Handler, error) {
 	resource := s.config.Public + "/mcp"
 	keys, err := authserver.LoadSealKeys(s.config.file("seal.keys"))
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *server) site(grants authserver.Store) (http.Handler, *mcphttp.Handler, 
 		lifetimes.RefreshGrace = -1
 	}
 	auth, err := authserver.New(&authserver.Options{
-		Issuer: s.config.Public, Store: grants, SealKeys: keys, Lifetimes: lifetimes, Logger: s.log,
+		Issuer: s.config.Public, Store: o.grants, SealKeys: keys, Lifetimes: lifetimes, Logger: s.log,
 		Resources: []authserver.Resource{{URL: resource, Name: "Chaos", Scopes: []authserver.Scope{{Name: "use"}}}},
 		Login:     authserver.LoginFunc(loginAtOnce),
 		Clients:   []authserver.Client{{ID: clientID, Name: "Chaos client", RedirectURIs: []string{redirectURI}}},
@@ -56,10 +56,13 @@ func (s *server) site(grants authserver.Store) (http.Handler, *mcphttp.Handler, 
 	if err != nil {
 		return nil, nil, err
 	}
-	handler := mcphttp.NewHandler(s.mcp, &mcphttp.Options{
-		Logger:   s.log,
-		Sessions: mcphttp.SessionOptions{IdleTimeout: 20 * time.Second},
-	})
+	options := &mcphttp.Options{Logger: s.log, Sessions: mcphttp.SessionOptions{IdleTimeout: idleTime}}
+	if o.shared != nil {
+		options.Sessions.IdleTimeout = sharedIdle
+		options.Sessions.Store, options.Sessions.Bus = o.shared.Sessions(), o.shared.Bus()
+		options.Sessions.Events = o.shared.Events()
+	}
+	handler := mcphttp.NewHandler(s.mcp, options)
 	verifier := oauth.Verifiers(static, auth.Verifier(resource))
 	protect := oauth.Require(verifier, auth.ResourceMetadata(resource), &oauth.RequireOptions{Logger: s.log})
 	mux := http.NewServeMux()

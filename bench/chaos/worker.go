@@ -44,6 +44,7 @@ type crowd struct {
 // An ownedTask is a task whose id its owner has received.
 type ownedTask struct {
 	id, owner, tool, nonce, revision string
+	born                             time.Duration
 }
 
 // A worker is one caller. It makes one call after the other.
@@ -227,8 +228,33 @@ func (w *worker) once(ctx context.Context, op string, timeout time.Duration) {
 	w.attempt(ctx, op, w.nonce(), timeout)
 }
 
-// attempt makes one call and records it.
+// cancel makes a call and cancels it while it runs.
+func (w *worker) cancel(ctx context.Context) {
+	if w.connect(ctx) == nil {
+		return
+	}
+	nonce := w.nonce()
+	a := w.begin(opCancel, nonce, callTimeout)
+	a.Want = answerText(w.principal, nonce)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	time.AfterFunc(time.Duration(50+w.random.IntN(200))*time.Millisecond, cancel)
+	text, err := mcp.CallTool[string](ctx, w.client, "slow", callArguments{Nonce: nonce, Millis: cancelMillis})
+	if errors.Is(err, context.Canceled) {
+		a.Outcome, a.Error = unknown, "cancelled"
+		w.history.end(a)
+		return
+	}
+	w.end(a, text, err)
+}
+
+// attempt makes one call and returns its outcome.
 func (w *worker) attempt(ctx context.Context, op, nonce string, timeout time.Duration) outcome {
+	return w.made(ctx, op, nonce, timeout).Outcome
+}
+
+// made makes one call and records it.
+func (w *worker) made(ctx context.Context, op, nonce string, timeout time.Duration) *attempt {
 	args := callArguments{Nonce: nonce, Count: streamNotes}
 	if op == "slow" || op == "stream" {
 		args.Millis = 10 + w.random.IntN(90)
@@ -249,7 +275,7 @@ func (w *worker) attempt(ctx context.Context, op, nonce string, timeout time.Dur
 	text, err := mcp.CallTool[string](ctx, w.client, op, args)
 	w.over.Store(&nonce)
 	w.end(a, text, err)
-	return a.Outcome
+	return a
 }
 
 // noted records a notification of a call, whose text names the principal and the nonce.
@@ -301,7 +327,7 @@ func (w *worker) task(ctx context.Context) {
 		w.end(a, result.Text(), err)
 		return
 	}
-	w.awaitTask(ctx, a, ownedTask{handle.ID(), w.principal, tool, nonce, w.revision})
+	w.awaitTask(ctx, a, ownedTask{handle.ID(), w.principal, tool, nonce, w.revision, a.Begin})
 }
 
 // awaitTask waits for a task and records the end of the attempt.
@@ -314,10 +340,16 @@ func (w *worker) awaitTask(ctx context.Context, a *attempt, t ownedTask) {
 		w.end(a, result.Text(), nil)
 	case err == nil:
 		w.taskFailed(a, t, result.Text())
-	case errors.As(err, &fault) && (isInterrupted(fault.Message) || fault.Code == mcp.CodeInvalidParams):
+	case errors.As(err, &fault) && fault.Code != mcp.CodeBusy &&
+		(isInterrupted(fault.Message) || fault.Code == mcp.CodeInvalidParams):
 		w.taskFailed(a, t, fault.Message) // the task has failed, or does not exist
 	default:
-		w.end(a, "", err)
+		a.Outcome, a.Error = classify(err)
+		if a.Outcome == unsent { // the wait, and not the task
+			a.Outcome = unknown
+		}
+		a.Detail = err.Error()
+		w.history.end(a)
 		w.mu.Lock()
 		w.tasks = append(w.tasks, t)
 		w.mu.Unlock()
@@ -329,7 +361,7 @@ func (w *worker) awaitTask(ctx context.Context, a *attempt, t ownedTask) {
 func (w *worker) taskFailed(a *attempt, t ownedTask, text string) {
 	w.end(a, "", &mcp.ToolError{Tool: t.tool, Result: &mcp.CallToolResult{Content: []mcp.ContentBlock{
 		&mcp.TextContent{Text: text}}}})
-	if t.tool == "again" || !isInterrupted(text) {
+	if w.history.survives(t.born) && (t.tool == "again" || !isInterrupted(text)) {
 		w.history.violate("lost: an acknowledged task has no result", fmt.Sprintf("%+v: %s", t, text))
 	}
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	opCancel     = "cancel"
+	cancelMillis = 3000                    // of a call that is cancelled
+	stopTime     = 1500 * time.Millisecond // from a cancellation to the end of its call
+	wipeFault    = "Redis restarted without its data"
+	// lossTime is how long clients may take to learn that the store has lost their sessions.
+	lossTime = time.Minute
+	// resumesElsewhere says that a call that runs in one process can be resumed in another.
+	resumesElsewhere = true
+)
+
+// wipedSince reports whether the store has lost its data at a time or later.
+func (c *checker) wipedSince(t time.Duration) bool {
+	return slices.ContainsFunc(c.wipes, func(f fault) bool { return f.End >= t })
+}
+
+// begin returns when the first attempt of a call began.
+func (a *account) begin() time.Duration {
+	if len(a.attempts) == 0 {
+		return 0
+	}
+	return a.attempts[0].Begin
+}
+
+// needed are the operations that must succeed if no fault is near.
+var needed = append([]string{"connect", "read"}, "echo", "append", "slow", "stream", "ask")
+
+// checkShared checks the rules of several processes: a session ends with its store and not with a
+// process, every call is answered while no fault is near, cancellations reach the process that runs
+// the call, and a stream that only lost its connection goes on.
+func (c *checker) checkShared(b batch) (broken []violation) {
+	if !c.shared {
+		return nil
+	}
+	add := func(rule string, a *attempt) { broken = append(broken, violation{rule, []string{a.String()}}) }
+	for _, a := range b.Attempts {
+		isCalm := a.Begin >= b.Calm[0] && a.End <= b.Calm[1]
+		switch {
+		case a.Error == "session lost" && !c.wipedSince(a.Begin-lossTime):
+			add("lost: a session ended before its time", a)
+		case isCalm && a.Outcome != answered && slices.Contains(needed, a.Op):
+			add("liveness: a call failed although no fault was near", a)
+		case isCalm && a.Error == "cancelled" && a.End < b.Calm[1]-stopTime && c.accounts[a.Nonce].goesOn():
+			add(fmt.Sprintf("liveness: a call runs %v after its cancellation", stopTime), a)
+		case resumesElsewhere && a.Op == "stream" && a.Era == revisions[1] && a.Outcome == unknown &&
+			a.Error != "session lost" && c.received(a) && !c.isHurt(a):
+			add("lost: the stream of a call that runs was not resumed", a)
+		}
+	}
+	return broken
+}
+
+func (a *account) goesOn() bool { return a != nil && a.runs > a.stopped }
+
+// received reports whether a call has received a notification.
+func (c *checker) received(a *attempt) bool { return c.streams[a.Nonce] != nil }
+
+// isHurt reports whether a fault of a process or of the store overlaps an attempt.
+func (c *checker) isHurt(a *attempt) bool {
+	return slices.ContainsFunc(c.recent, func(f fault) bool {
+		isConnection := slices.ContainsFunc(connectionFaults, func(k faultKind) bool { return k.name == f.Kind })
+		return !isConnection && f.Begin < a.End && f.End > a.Begin
+	})
+}
