@@ -29,6 +29,13 @@ func TestHostState(t *testing.T) {
 	})
 }
 
+func TestLimits(t *testing.T) {
+	storetest.RunLimits(t, func(t *testing.T) (state.LimitStore, state.LimitStore) {
+		a, b := openTwo(t)
+		return a.Limits(), b.Limits()
+	})
+}
+
 func TestLogins(t *testing.T) {
 	storetest.RunLogins(t, func(t *testing.T) (oauthclient.Store, oauthclient.Store) {
 		a, b := openTwo(t)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/replica"
@@ -260,6 +261,23 @@ func record(id string) tasks.Record {
 	return tasks.Record{ID: id, Owner: "alice", Created: time.Now(), Expires: time.Now(), Data: []byte("data")}
 }
 
+func useLimits(t testing.TB, s state.LimitStore) {
+	t.Helper()
+	if left, wait, err := s.Take(t.Context(), "ann", time.Hour, 3); left != 2 || wait != 0 || err != nil {
+		t.Fatalf("Take returned %d, %v, %v", left, wait, err)
+	}
+	l, err := s.Lease(t.Context(), "ann", 24*time.Hour, 100, 3)
+	if l.Units != 3 || err != nil {
+		t.Fatalf("Lease returned %+v, %v", l, err)
+	}
+	if err := s.Return(t.Context(), "ann", l); err != nil {
+		t.Fatal(err)
+	}
+	if _, n, err := s.Join(t.Context(), "process", time.Hour); n != 1 || err != nil {
+		t.Fatalf("Join returned %d, %v", n, err)
+	}
+}
+
 // useAll writes to each store.
 func useAll(t testing.TB, s *redis.Store) {
 	t.Helper()
@@ -303,6 +321,7 @@ func useAll(t testing.TB, s *redis.Store) {
 			t.Fatal(err)
 		}
 	}
+	useLimits(t, s.Limits())
 	stream := mcphttp.StreamKey{Session: "session", Principal: "principal", Stream: "stream"}
 	if err := s.Events().Append(t.Context(), stream, 1, []byte("event")); err != nil {
 		t.Fatal(err)

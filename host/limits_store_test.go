@@ -1,0 +1,130 @@
+package host_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/storetest"
+)
+
+func TestMemoryLimits(t *testing.T) {
+	storetest.RunLimits(t, func(*testing.T) (a, b state.LimitStore) {
+		m := &memoryLimits{}
+		return &limitClient{memoryLimits: m}, &limitClient{memoryLimits: m}
+	})
+}
+
+// A limitClient uses a memoryLimits as a process does, and fails while broken is set.
+type limitClient struct {
+	*memoryLimits
+	broken error
+}
+
+func (c *limitClient) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = err
+}
+
+// enter locks the memoryLimits unless the client is broken or the context ended.
+func (c *limitClient) enter(ctx context.Context) error {
+	c.mu.Lock()
+	err := c.broken
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// memoryLimits is a [state.LimitStore] of the hosts of one process, in their time.
+type memoryLimits struct {
+	mu        sync.Mutex // guards the fields below, and broken of the clients
+	full      map[string]time.Time
+	taken     map[string]state.Lease
+	processes map[string]time.Time
+	leases    int // calls of Lease
+}
+
+func (c *limitClient) Take(
+	ctx context.Context, key string, every time.Duration, burst int,
+) (left int, wait time.Duration, err error) {
+	if err := c.enter(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer c.mu.Unlock()
+	now, size := time.Now(), every*time.Duration(burst)
+	full := c.full[key]
+	if full.Before(now) {
+		full = now
+	}
+	full = full.Add(every)
+	if wait := full.Add(-size).Sub(now); wait > 0 {
+		return 0, wait, nil
+	}
+	put(&c.full, key, full)
+	return int((size - full.Sub(now)) / every), 0, nil
+}
+
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = value
+}
+
+func (c *limitClient) Lease(
+	ctx context.Context, key string, period time.Duration, limit, n int64,
+) (l state.Lease, err error) {
+	if err := c.enter(ctx); err != nil {
+		return l, err
+	}
+	defer c.mu.Unlock()
+	c.leases++
+	now := time.Now().UnixNano()
+	if l = c.taken[key]; l.Period != now/int64(period) {
+		l = state.Lease{Period: now / int64(period)}
+	}
+	l.Units = max(0, min(n, limit-l.Taken))
+	l.Taken += l.Units
+	l.Left = time.Duration((l.Period+1)*int64(period) - now)
+	put(&c.taken, key, l)
+	return l, nil
+}
+
+func (c *limitClient) Return(ctx context.Context, key string, unused state.Lease) error {
+	if err := c.enter(ctx); err != nil {
+		return err
+	}
+	defer c.mu.Unlock()
+	if l, ok := c.taken[key]; ok && l.Period == unused.Period {
+		l.Taken = max(0, l.Taken-unused.Units)
+		c.taken[key] = l
+	}
+	return nil
+}
+
+func (c *limitClient) Join(
+	ctx context.Context, process string, ttl time.Duration,
+) (place, processes int, err error) {
+	if err := c.enter(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer c.mu.Unlock()
+	now := time.Now()
+	put(&c.processes, process, now.Add(ttl))
+	for name, ends := range c.processes {
+		switch {
+		case !ends.After(now):
+			delete(c.processes, name)
+		case name < process:
+			place++
+		}
+	}
+	return place, len(c.processes), nil
+}

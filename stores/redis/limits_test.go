@@ -1,0 +1,98 @@
+package redis_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/stores/redis"
+)
+
+// The keys of limits do not contain names of principals, and are deleted when they have no effect any more.
+func TestKeysOfLimitsExpire(t *testing.T) {
+	s := openPrefix(t, "limit").Limits()
+	if _, _, err := s.Take(t.Context(), "secret name", 100*time.Millisecond, 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Lease(t.Context(), "secret name", time.Second, 100, 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Join(t.Context(), "process", 300*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if keys := keysOf(t, "limit"); strings.Contains(fmt.Sprint(keys), "name") {
+		t.Errorf("the keys contain the name of a principal: %q", keys)
+	}
+	await(t, func() error {
+		if keys := keysOf(t, "limit"); len(keys) > 0 {
+			return fmt.Errorf("these keys remain: %q", keys)
+		}
+		return nil
+	})
+}
+
+// A server whose clock is behind, after a failover, neither blocks a caller for longer than its bucket needs to fill
+// nor begins a budget again.
+func TestLimitsAfterTheClockWentBack(t *testing.T) {
+	s := openPrefix(t, "clock").Limits()
+	take := func() time.Duration {
+		t.Helper()
+		_, wait, err := s.Take(t.Context(), "a", time.Minute, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wait
+	}
+	lease := func() (units, taken int64) {
+		t.Helper()
+		l, err := s.Lease(t.Context(), "a", 24*time.Hour, 10, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l.Units, l.Taken
+	}
+	take()
+	lease()
+	ahead := time.Now().Add(48 * time.Hour)
+	for _, key := range keysOf(t, "clock") {
+		if strings.HasPrefix(key, "clock:rate:") {
+			command(t, shared.url(), "SET", key, strconv.FormatInt(ahead.UnixMicro(), 10), "PX", "3600000")
+		} else {
+			command(t, shared.url(), "HSET", key, "period", strconv.FormatInt(ahead.Unix()/86400, 10))
+		}
+	}
+	if wait := take(); wait <= 0 || wait > time.Minute {
+		t.Errorf("the next token needs %v, want at most a minute", wait)
+	}
+	if units, taken := lease(); units != 4 || taken != 8 {
+		t.Errorf("the lease contains %d, %d in all; want 4 and 8", units, taken)
+	}
+}
+
+// Without a server, limits fail in bounded time, so that a process can admit its share.
+func TestLimitsWithoutAServer(t *testing.T) {
+	server := startServer(t)
+	limits := open(t, server.url(), &redis.Options{Timeout: time.Second}).Limits()
+	await(t, func() error {
+		_, _, err := limits.Take(t.Context(), "a", time.Hour, 2)
+		return err
+	})
+	command(t, server.url(), "CLIENT", "PAUSE", strconv.Itoa(int(patience.Milliseconds())), "ALL")
+	begin := time.Now()
+	for range 100 {
+		if left, wait, err := limits.Take(t.Context(), "a", time.Hour, 2); left != 0 || wait != 0 ||
+			!errors.Is(err, redis.ErrUnavailable) {
+			t.Fatalf("Take of a paused server returned %d, %v, %v", left, wait, err)
+		}
+		l, err := limits.Lease(t.Context(), "a", 24*time.Hour, 2, 1)
+		if l.Units != 0 || !errors.Is(err, redis.ErrUnavailable) {
+			t.Fatalf("Lease of a paused server returned %+v, %v", l, err)
+		}
+	}
+	if took := time.Since(begin); took > patience/2 { // three operations take a second each
+		t.Errorf("200 operations of a paused server took %v", took)
+	}
+}

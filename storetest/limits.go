@@ -1,0 +1,182 @@
+package storetest
+
+import (
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/state"
+)
+
+// longPeriod is a period of a budget that does not end during a test.
+const longPeriod = 100 * 365 * 24 * time.Hour
+
+// RunLimits tests that a store conforms to [state.LimitStore]. open returns two clients of a new
+// store.
+func RunLimits(t *testing.T, open func(t *testing.T) (a, b state.LimitStore)) {
+	run(t, open, map[string]func(t *testing.T, a, b state.LimitStore){
+		"a bucket contains its burst":              limitsBurst,
+		"a bucket fills":                           limitsRefill,
+		"concurrent users take no token twice":     limitsConcurrent,
+		"leases do not exceed a budget":            limitsLeases,
+		"a budget begins again with a period":      limitsPeriod,
+		"processes are counted until they expire":  limitsProcesses,
+		"canceled context of Take, Lease and Join": limitsCanceled,
+	})
+}
+
+// until calls done until it returns true.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen within %v", what, patience)
+		}
+	}
+}
+
+func limitsBurst(t *testing.T, a, b state.LimitStore) {
+	const burst = 5
+	for _, key := range []string{"a", "A", "}{a}", "a:b", "a\x00\xff", strings.Repeat("k", 1<<16)} {
+		for n := range burst {
+			left, wait, err := []state.LimitStore{a, b}[n%2].Take(t.Context(), key, time.Hour, burst)
+			if left != burst-n-1 || wait != 0 || err != nil {
+				t.Errorf("token %d of %.10q: got %d left, wait %v, %v", n+1, key, left, wait, err)
+			}
+		}
+		left, wait, err := b.Take(t.Context(), key, time.Hour, burst)
+		if left != 0 || wait < time.Hour-patience || wait > time.Hour || err != nil {
+			t.Errorf("a token of the empty bucket %.10q: got %d left, wait %v, %v", key, left, wait, err)
+		}
+	}
+}
+
+func limitsRefill(t *testing.T, a, b state.LimitStore) {
+	const every, burst, rounds, imprecision = 20 * time.Millisecond, 3, 10, time.Millisecond
+	begin, taken := time.Now(), 0
+	until(t, "the bucket to fill", func() bool {
+		_, wait, err := []state.LimitStore{a, b}[taken%2].Take(t.Context(), "a", every, burst)
+		must(t, err)
+		if wait == 0 {
+			taken++
+		} else if wait > every {
+			t.Fatalf("the next token needs %v, longer than %v", wait, every)
+		}
+		return taken == burst+rounds
+	})
+	if took := time.Since(begin); took < rounds*every-imprecision {
+		t.Errorf("%d tokens took %v, less than %v", taken, took, rounds*every)
+	}
+}
+
+func limitsConcurrent(t *testing.T, a, b state.LimitStore) {
+	const tokens, units, each = 100, 1000, 3
+	var taken, leased atomic.Int64
+	concurrently(a, b, func(_ int, s state.LimitStore) {
+		for range each {
+			_, wait, err := s.Take(t.Context(), "a", time.Hour, tokens)
+			if err == nil && wait == 0 {
+				taken.Add(1)
+			}
+			l, err2 := s.Lease(t.Context(), "a", longPeriod, units, 7)
+			leased.Add(l.Units)
+			if err != nil || err2 != nil {
+				t.Error(err, err2)
+			}
+		}
+	})
+	if taken.Load() != tokens || leased.Load() != units {
+		t.Errorf("%d tokens and %d units were taken, want %d and %d", taken.Load(), leased.Load(), tokens, units)
+	}
+}
+
+func limitsLeases(t *testing.T, a, b state.LimitStore) {
+	var last state.Lease
+	want := func(s state.LimitStore, limit, n, units, taken int64) {
+		t.Helper()
+		l, err := s.Lease(t.Context(), "a", longPeriod, limit, n)
+		if l.Units != units || l.Taken != taken || l.Left <= 0 || l.Left > longPeriod || err != nil {
+			t.Errorf("a lease of %d of %d is %+v, %v; want %d, %d in all", n, limit, l, err, units, taken)
+		}
+		last = l
+	}
+	want(a, 10, 4, 4, 4)
+	want(b, 10, 4, 4, 8)
+	want(a, 10, 4, 2, 10)
+	want(b, 10, 4, 0, 10)
+	want(a, 5, 4, 0, 10) // the configuration changed
+	want(b, 12, 4, 2, 12)
+	must(t, a.Return(t.Context(), "a", state.Lease{Units: 3, Period: last.Period}))
+	must(t, a.Return(t.Context(), "a", state.Lease{Units: 3, Period: last.Period - 1}))
+	must(t, a.Return(t.Context(), "b", state.Lease{Units: 3, Period: last.Period}))
+	want(b, 12, 9, 3, 12)
+	must(t, b.Return(t.Context(), "a", state.Lease{Units: 100, Period: last.Period}))
+	must(t, b.Return(t.Context(), "a", state.Lease{Units: -7, Period: last.Period}))
+	want(a, 10, 4, 3, 10)
+	must(t, b.Return(t.Context(), "a", state.Lease{Units: 10, Period: last.Period}))
+	const large = 1 << 50
+	want(a, large, large-1, large-1, large-1)
+	want(b, large, large, 1, large)
+}
+
+func limitsPeriod(t *testing.T, a, b state.LimitStore) {
+	const period, limit = time.Second, 5
+	lease := func(s state.LimitStore) state.Lease {
+		l, err := s.Lease(t.Context(), "a", period, limit, limit)
+		must(t, err)
+		return l
+	}
+	first := lease(a)
+	var next state.Lease
+	until(t, "the next period", func() bool {
+		next = lease(b)
+		return next.Period > first.Period
+	})
+	if first.Units != limit || next.Units != limit || next.Taken != limit {
+		t.Errorf("the leases are %+v and %+v, want all units in each period", first, next)
+	}
+	must(t, a.Return(t.Context(), "a", first))
+	if l := lease(b); l.Period == next.Period && l.Units != 0 {
+		t.Errorf("the units of the former period were returned to the next: %+v", l)
+	}
+}
+
+func limitsProcesses(t *testing.T, a, b state.LimitStore) {
+	join := func(s state.LimitStore, process string, ttl time.Duration) string {
+		t.Helper()
+		place, processes, err := s.Join(t.Context(), process, ttl)
+		must(t, err)
+		return strconv.Itoa(place) + " of " + strconv.Itoa(processes)
+	}
+	for _, step := range []struct {
+		store         state.LimitStore
+		process, want string
+		ttl           time.Duration
+	}{
+		{a, "b", "0 of 1", longIdle}, {b, "c", "1 of 2", longIdle}, {a, "b", "0 of 2", longIdle},
+		{b, "a", "0 of 3", longIdle}, {a, "c", "2 of 3", longIdle}, {b, "a", "0 of 2", 0}, {b, "c", "1 of 2", longIdle},
+	} {
+		if got := join(step.store, step.process, step.ttl); got != step.want {
+			t.Errorf("%q is %s, want %s", step.process, got, step.want)
+		}
+	}
+	join(a, "d", shortIdle)
+	until(t, "the end of a process", func() bool { return join(b, "e", longIdle) == "2 of 3" })
+}
+
+func limitsCanceled(t *testing.T, a, b state.LimitStore) {
+	_, _, take := a.Take(ended(t), "a", time.Hour, 2)
+	_, lease := a.Lease(ended(t), "a", longPeriod, 2, 1)
+	_, _, join := a.Join(ended(t), "a", longIdle)
+	back := a.Return(ended(t), "a", state.Lease{})
+	for name, err := range map[string]error{"Take": take, "Lease": lease, "Join": join, "Return": back} {
+		if err != nil {
+			wantCanceled(t, name, err)
+		}
+	}
+	if _, wait, err := b.Take(t.Context(), "a", time.Hour, 2); wait != 0 || err != nil {
+		t.Errorf("the next token: wait %v, %v", wait, err)
+	}
+}
