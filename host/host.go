@@ -73,6 +73,10 @@ type Options struct {
 	Recorder event.Recorder
 	// State contains the data that must survive a restart, such as pins. Default: a state.Memory.
 	State state.Store
+	// Limits counts the rates and daily budgets of callers over all processes that share it, and divides
+	// the concurrency and the rate of a server with a URL between them. While it does not answer, each
+	// process admits its share. Default: each process counts on its own, and budgets are in State.
+	Limits state.LimitStore
 	// Pins compares the definitions of all servers with the approved definitions in State. The host
 	// must neither list nor use other definitions; see [pin.Pin]. Default: only servers whose
 	// settings contain "trust".

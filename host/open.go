@@ -47,8 +47,8 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
 	h.observe = &observe.Calls{Recorder: h.opts.Recorder, Mask: h.maskRecord, IDs: observe.NewIDs()}
 	h.logins = h.newLogins()
-	h.limits = limits.New(limits.Options{State: h.opts.State, Logger: h.opts.Logger, Settings: h.callerLimits,
-		Done: h.ctx.Done()})
+	h.limits = limits.New(limits.Options{State: h.opts.State, Shared: h.opts.Limits, Logger: h.opts.Logger,
+		Settings: h.callerLimits, Done: h.ctx.Done()})
 	h.authorize = h.newAuthorizer()
 	h.operator, h.approve = newOperator(h), h.newApprover()
 	h.prompt = h.newPrompt()
@@ -67,6 +67,11 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.use(rules)
 	h.servers.Start(set)
 	h.stop = state.Watch(h.opts.State, approval.KindPending, h.approve.Recheck)
+	h.limits.Start(h.run, func() {
+		for _, u := range h.servers.All() {
+			u.ApplyLimits()
+		}
+	})
 	h.recordConfig(f, "open")
 	return h, nil
 }

@@ -170,6 +170,8 @@ func (o operations) Record(r *event.Record) error { return o.h.record(r) }
 
 func (o operations) CallerLimits() []status.Caller { return o.h.limits.Callers() }
 
+func (o operations) LimitSharing() (processes int, answers bool) { return o.h.limits.Sharing() }
+
 func (o operations) CallerSettings() *config.CallerLimits { return o.h.callerLimits() }
 
 // errNoPins reports that the host does not compare definitions of the server with approved

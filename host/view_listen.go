@@ -28,7 +28,7 @@ func (v *View) agree(ctx context.Context, req *mcp.Request, f *mcp.SubscriptionF
 			_, err = v.response(ctx, req.Method, err)
 		}
 	}()
-	if err := s.admit(); err != nil {
+	if err := s.admit(ctx); err != nil {
 		return nil, err
 	}
 	resources := map[routes.Server][]listing.Resource{}
@@ -91,14 +91,14 @@ type subscribedPart struct {
 
 // admit checks the rate of the caller. Subscriptions use a bucket of their own, because the streams
 // that clients open by themselves must not cause the refusal of calls.
-func (s *subscribing) admit() error {
+func (s *subscribing) admit(ctx context.Context) error {
 	v := s.view
 	servers := v.table.Servers().All
 	if len(servers) == 0 {
 		return nil
 	}
 	r := &limits.Request{Principal: v.principal, Server: serverPool(servers[0]).Limits()}
-	if err := v.host.limits.AdmitCaller(r, s.req.Method); err != nil {
+	if err := v.host.limits.AdmitCaller(ctx, r, s.req.Method); err != nil {
 		return v.refused(s.req, policy.ActionOther, "", err)
 	}
 	return nil

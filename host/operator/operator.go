@@ -109,6 +109,9 @@ type Limits interface {
 	// CallerLimits returns the figures of the callers that sent requests, sorted by principal: at
 	// most 20,000.
 	CallerLimits() []status.Caller
+	// LimitSharing returns the number of processes that these figures count, zero for this process only.
+	// Unless the store answers, each process counts on its own, and admits its share.
+	LimitSharing() (processes int, answers bool)
 	// CallerSettings returns the limits of callers that are in force. They must not be modified.
 	CallerSettings() *config.CallerLimits
 }

@@ -118,6 +118,14 @@ func (t *Table[K, G]) GiveBack(key K, r Rate, n int) {
 	t.bucket(key, r).giveBack(r, n, time.Now())
 }
 
+// Set sets the tokens in the bucket of a key, at most the burst of the rate.
+func (t *Table[K, G]) Set(key K, r Rate, left int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b, now := t.bucket(key, r), time.Now()
+	b.tokens.AllowN(now, int(b.tokens.TokensAt(now))-left)
+}
+
 // Add adds the bucket of a key unless the table contains it.
 func (t *Table[K, G]) Add(key K, r Rate) {
 	t.mu.Lock()

@@ -2,12 +2,9 @@ package limits
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -15,284 +12,239 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/lru"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 )
 
 const (
-	// stateBudget is the kind of the entries that contain the usage of callers today.
-	stateBudget = "budget"
-	// budgetWrite is the time for which usage is collected before it is written: a process that is
-	// killed forgets no more.
-	budgetWrite = 5 * time.Second
-	// maxBudgets limits the callers whose budgets are in memory; other budgets are read again.
-	maxBudgets = 10_000
-	// budgetTimeout limits the time of writing all budgets.
+	// leaseParts is the number of parts of a budget that processes lease. With fewer parts, a process
+	// that is killed takes more of a budget with it; with more parts, more requests wait for the store.
+	leaseParts = 32
+	// budgetPeriod begins at midnight UTC.
+	budgetPeriod = 24 * time.Hour
+	// maxBudgets limits the budgets in memory, two for each caller; the rests of others are returned.
+	maxBudgets = 20_000
+	// budgetTimeout limits the time of leasing a part, and of returning all rests.
 	budgetTimeout = 5 * time.Second
 )
 
-// budgets count the usage of callers in a day. They are in the state, so that a restart resets nothing
-// and several processes count together. They are safe for concurrent use.
+// A lender lends parts of budgets: a [state.LimitStore], or the state of the host.
+type lender interface {
+	Lease(ctx context.Context, key string, period time.Duration, limit, n int64) (state.Lease, error)
+	Return(ctx context.Context, key string, unused state.Lease) error
+}
+
+// budgets count the usage of callers in a day. A process leases a part of a budget before it uses the part, so
+// that a restart resets nothing and several processes count together. They are safe for concurrent use.
 type budgets struct {
-	state   state.Store
+	lender  lender
+	shared  *shared
 	logger  *slog.Logger
-	writing sync.Mutex // held by write
-	pruned  string     // the last day on which entries of other days were deleted; guarded by writing
+	leasing singleflight.Group[budgetKey, int64]
 
-	mu     sync.Mutex // guards the fields below
-	by     lru.Map[string, budget]
-	unsent map[string]*budget // removed from by before they were written
-	timer  *time.Timer        // of the next writing; nil if every budget is written
-	closed bool
+	mu    sync.Mutex // guards the fields below
+	by    lru.Map[budgetKey, budget]
+	rests map[budgetKey]state.Lease // of budgets that by does not contain any more
 }
 
-// A budget is the usage of one caller on a day.
+// A budgetKey identifies a budget of a caller.
+type budgetKey struct {
+	unit      string // calls or bytes
+	principal string
+}
+
+// text returns the key for the lender. Units contain no colon.
+func (k budgetKey) text() string { return k.unit + ":" + k.principal }
+
+// A budget is the usage of a caller in a period.
 type budget struct {
-	day   string // of UTC, such as 2026-11-23
-	known usage  // in the state when it was last read
-	added usage  // since then by this process
+	granted int64 // units that the process leased
+	spent   int64 // units that the process used: more than granted after a large result, or without the lender
+	taken   int64 // units that all processes leased, when this process last did
+	period  int64 // zero until the lender answered
+	ends    time.Time
 }
 
-// A usage is a value of the state: the calls and bytes of a caller on a day.
-type usage struct {
-	Day   string `json:"day"`
-	Calls int64  `json:"calls"`
-	Bytes int64  `json:"bytes"`
-}
+// A usage is a number of calls and bytes.
+type usage struct{ Calls, Bytes int64 }
 
-func (u usage) isZero() bool { return u.Calls == 0 && u.Bytes == 0 }
-
-func newBudgets(store state.Store, logger *slog.Logger) *budgets {
-	b := &budgets{state: store, logger: logger, unsent: map[string]*budget{}}
-	b.by.Max = maxBudgets
-	b.by.OnEvict = func(principal string, evicted *budget) {
-		if !evicted.added.isZero() {
-			b.unsent[principal] = evicted
-		}
+func newBudgets(alone lender, s *shared, logger *slog.Logger) *budgets {
+	b := &budgets{lender: alone, shared: s, logger: logger, rests: map[budgetKey]state.Lease{}}
+	if s.store != nil {
+		b.lender = s.store
 	}
+	b.by.Max, b.by.OnEvict = maxBudgets, b.evict
 	return b
 }
 
-func budgetDay(now time.Time) string { return now.UTC().Format(time.DateOnly) }
-
 // untilMidnight returns the time until the next day of UTC begins.
 func untilMidnight(now time.Time) time.Duration {
-	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+	return now.UTC().Truncate(budgetPeriod).Add(budgetPeriod).Sub(now)
 }
 
-// check returns an error if the rest of a caller's budget is not enough for a request. The last request
-// of a day may exceed the bytes.
-func (b *budgets) check(ctx context.Context, r *Request, l *config.CallerLimits) error {
-	if l.CallsPerDay == 0 && l.BytesPerDay == 0 {
-		return nil
+// admit returns an error if the rest of a caller's budgets is not enough for a request, which it charges to them
+// if it spends. The last requests of a day may exceed the bytes.
+func (b *budgets) admit(ctx context.Context, r *Request, l *config.CallerLimits, spends bool) error {
+	needs, spent := r.usage(), usage{}
+	if spends {
+		spent = needs
 	}
-	if err := b.load(ctx, r.Principal); err != nil {
-		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: r.Server.name, RetryAfter: RetryAfter,
-			Err: fmt.Errorf("read the budget of the caller: %w", err)}
+	if l.CallsPerDay > 0 && needs.Calls > 0 {
+		if err := b.draw(ctx, r, "calls", l.CallsPerDay, needs.Calls, spent.Calls); err != nil {
+			return err
+		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.todayLocked(r.Principal, time.Now()).check(r, l)
-}
-
-// spend is like check, and charges the request, for which check has returned nil.
-func (b *budgets) spend(r *Request, l *config.CallerLimits) error {
-	if l.CallsPerDay == 0 && l.BytesPerDay == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	today := b.todayLocked(r.Principal, time.Now())
-	if err := today.check(r, l); err != nil {
-		return err
-	}
-	b.addLocked(today, r.usage())
-	return nil
-}
-
-func (b *budget) check(r *Request, l *config.CallerLimits) error {
-	calls, bytes, more := b.known.Calls+b.added.Calls, b.known.Bytes+b.added.Bytes, r.usage()
-	switch {
-	case l.CallsPerDay > 0 && more.Calls > 0 && calls+more.Calls > l.CallsPerDay:
-		return r.Server.overBudget("limits.callsPerDay", l.CallsPerDay)
-	case l.BytesPerDay > 0 && bytes >= int64(l.BytesPerDay):
-		return r.Server.overBudget("limits.bytesPerDay", l.BytesPerDay)
+	if l.BytesPerDay > 0 {
+		return b.draw(ctx, r, "bytes", int64(l.BytesPerDay), 1, spent.Bytes)
 	}
 	return nil
 }
 
-func (s *Server) overBudget(setting string, limit any) error {
-	wait := untilMidnight(time.Now())
+// draw spends units of a budget of which as many are left as needed, or refuses the request. It leases a part of the
+// budget when the process has used its parts.
+func (b *budgets) draw(ctx context.Context, r *Request, unit string, limit, needed, spent int64) error {
+	key := budgetKey{unit, r.Principal}
+	for !b.spend(key, 0, needed, spent) {
+		units, err := b.lease(ctx, key, limit, needed)
+		switch {
+		case err != nil:
+			return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: r.Server.name, RetryAfter: RetryAfter,
+				Err: fmt.Errorf("read the budget of the caller: %w", err)}
+		case units == unanswered && b.spend(key, b.shared.own().of(limit), needed, spent):
+			return nil
+		case units <= 0:
+			return r.Server.overBudget(unit, limit)
+		}
+	}
+	return nil
+}
+
+func (s *Server) overBudget(unit string, limit int64) error {
+	wait, setting, text := untilMidnight(time.Now()), "limits."+unit+"PerDay", fmt.Sprint(limit)
+	if unit == "bytes" {
+		text = config.Size(limit).String()
+	}
 	return s.Refuse(hosterr.CodeLimited, setting, wait,
-		"the caller has used %s of %v: send the request again after midnight UTC, in %v", setting, limit, rounded(wait))
+		"the caller has used %s of %s: send the request again after midnight UTC, in %v", setting, text, rounded(wait))
 }
 
-// charge adds to the usage of a caller, even over its budget.
-func (b *budgets) charge(principal string, l *config.CallerLimits, more usage) {
-	if l.CallsPerDay == 0 && l.BytesPerDay == 0 {
+// spend spends units if the process leased the needed units, or may use them alone.
+func (b *budgets) spend(key budgetKey, alone, needed, spent int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used := b.todayLocked(key)
+	if used.spent+needed > max(used.granted, alone) {
+		return false
+	}
+	used.spent += spent
+	return true
+}
+
+// unanswered is the result of lease if the process may use its share because the lender does not answer.
+const unanswered = -1
+
+// lease leases a part of a budget unless the process already holds as much as needed: requests that need the same
+// budget at the same time wait for a single lease. It returns zero if the budget is used up. Without an answer, the
+// error is that of the lender if the process does not know how much of the budget it used before it started.
+func (b *budgets) lease(ctx context.Context, key budgetKey, limit, needed int64) (units int64, err error) {
+	return b.leasing.Do(ctx, key, func(ctx context.Context) (int64, error) {
+		ctx, cancel := context.WithTimeout(ctx, budgetTimeout)
+		defer cancel()
+		b.mu.Lock()
+		used := *b.todayLocked(key)
+		b.mu.Unlock()
+		b.giveBack(ctx)
+		missing := used.spent - used.granted
+		if missing+needed <= 0 {
+			return -missing, nil
+		}
+		units, err := b.take(ctx, key, limit, max(limit/leaseParts, 1)+max(missing, 0))
+		if err != nil && (b.shared.store != nil || used.period > 0) {
+			return unanswered, nil
+		}
+		return units, err
+	})
+}
+
+// take leases n units, or the rest of the limit.
+func (b *budgets) take(ctx context.Context, key budgetKey, limit, n int64) (units int64, err error) {
+	got, err := b.lender.Lease(ctx, key.text(), budgetPeriod, limit, n)
+	if err != nil {
+		return 0, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used := b.todayLocked(key)
+	if used.period != got.Period && used.period > 0 {
+		*used = budget{}
+	}
+	used.granted += got.Units
+	used.taken, used.period, used.ends = got.Taken, got.Period, time.Now().Add(got.Left)
+	return got.Units, nil
+}
+
+// settle leases the units that the process used without a lease, also over the limit.
+func (b *budgets) settle() {
+	missing := map[budgetKey]int64{}
+	b.mu.Lock()
+	b.by.All(func(key budgetKey, used *budget) { missing[key] = used.spent - used.granted })
+	b.mu.Unlock()
+	for key, n := range missing {
+		if n > 0 {
+			_, _ = b.take(context.Background(), key, math.MaxInt64, n) // else the next request of the caller does
+		}
+	}
+}
+
+// charge adds the bytes of a result to the usage of a caller, even over its budget.
+func (b *budgets) charge(principal string, l *config.CallerLimits, bytes int) {
+	if l.BytesPerDay == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.addLocked(b.todayLocked(principal, time.Now()), more)
+	b.todayLocked(budgetKey{"bytes", principal}).spent += int64(bytes)
 }
 
-// load reads the budget of a caller unless it is in memory.
-func (b *budgets) load(ctx context.Context, principal string) error {
-	b.mu.Lock()
-	known := b.by.Get(principal) != nil || b.unsent[principal] != nil
-	b.mu.Unlock()
-	if known {
-		return nil
-	}
-	value, _, err := b.state.Get(ctx, stateBudget, budgetKey(principal))
-	if err != nil {
-		return err
-	}
-	read := parseUsage(value)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.by.Get(principal) == nil && b.unsent[principal] == nil {
-		b.by.Put(principal, &budget{day: read.Day, known: read})
-	}
-	return nil
-}
-
-func parseUsage(value []byte) (u usage) {
-	if json.Unmarshal(value, &u) != nil {
-		return usage{} // absent, or of another version
-	}
-	return u
-}
-
-// budgetKey returns the key of the entry of a principal, whose name may be long.
-func budgetKey(principal string) string {
-	sum := sha256.Sum256([]byte(principal))
-	return hex.EncodeToString(sum[:])
-}
-
-// todayLocked returns the budget of a caller, which begins anew with each day.
-func (b *budgets) todayLocked(principal string, now time.Time) *budget {
-	found := b.by.Get(principal)
+// todayLocked returns a budget, which begins anew with each period.
+func (b *budgets) todayLocked(key budgetKey) *budget {
+	found := b.by.Get(key)
 	if found == nil {
-		if found = b.unsent[principal]; found == nil {
-			found = &budget{}
-		}
-		delete(b.unsent, principal)
-		b.by.Put(principal, found)
+		found = &budget{}
+		b.by.Put(key, found)
 	}
-	if day := budgetDay(now); found.day != day {
-		*found = budget{day: day}
+	if now := time.Now(); !now.Before(found.ends) {
+		*found = budget{ends: now.Add(untilMidnight(now))}
 	}
 	return found
 }
 
-// addLocked adds to a budget, and begins to wait for its writing.
-func (b *budgets) addLocked(to *budget, more usage) {
-	to.added.Calls += more.Calls
-	to.added.Bytes += more.Bytes
-	if b.timer == nil && !b.closed && !more.isZero() {
-		b.timer = time.AfterFunc(budgetWrite, b.write)
+// evict keeps the part of a budget that the process leased and did not use, or used and did not lease.
+func (b *budgets) evict(key budgetKey, used *budget) {
+	if used.granted != used.spent && used.period > 0 {
+		b.rests[key] = state.Lease{Units: used.granted - used.spent, Period: used.period}
 	}
 }
 
-// write writes the usage of callers since the last time.
-func (b *budgets) write() {
-	b.writing.Lock()
-	defer b.writing.Unlock()
+// giveBack returns the rests of evicted budgets to the lender.
+func (b *budgets) giveBack(ctx context.Context) {
 	b.mu.Lock()
-	b.timer = nil
-	changed := map[string]*budget{}
-	add := func(principal string, used *budget) {
-		if !used.added.isZero() && !b.closed {
-			changed[principal] = used
+	rests := b.rests
+	b.rests = map[budgetKey]state.Lease{}
+	b.mu.Unlock()
+	for key, rest := range rests {
+		if err := b.lender.Return(ctx, key.text(), rest); err != nil {
+			b.logger.Warn("host: unused parts of budgets could not be returned, and end with the day", "error", err)
+			return
 		}
 	}
-	b.by.All(add)
-	for principal, used := range b.unsent {
-		add(principal, used)
-	}
-	b.mu.Unlock()
+}
+
+// close returns the rests of all budgets.
+func (b *budgets) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), budgetTimeout)
 	defer cancel()
-	for principal, used := range changed {
-		if err := b.writeBudget(ctx, principal, used); err != nil {
-			b.logger.Warn("host: budgets of callers could not be written, which is tried again", "error", err)
-			b.mu.Lock()
-			if b.timer == nil && !b.closed {
-				b.timer = time.AfterFunc(budgetWrite, b.write)
-			}
-			b.mu.Unlock()
-			return
-		}
-	}
-	if day := budgetDay(time.Now()); b.pruned != day && len(changed) > 0 {
-		b.pruned = day
-		b.prune(ctx, day)
-	}
-}
-
-// writeBudget adds to the entry of a caller, which other processes may change at the same time.
-func (b *budgets) writeBudget(ctx context.Context, principal string, used *budget) error {
 	b.mu.Lock()
-	added, day := used.added, used.day
+	b.by.All(b.evict)
 	b.mu.Unlock()
-	key := budgetKey(principal)
-	for {
-		value, version, err := b.state.Get(ctx, stateBudget, key)
-		if err != nil {
-			return err
-		}
-		now := parseUsage(value)
-		if now.Day != day {
-			now = usage{Day: day}
-		}
-		now.Calls += added.Calls
-		now.Bytes += added.Bytes
-		encoded, err := json.Marshal(now)
-		if err != nil {
-			return err
-		}
-		err = b.state.CompareAndSet(ctx, stateBudget, key, version, encoded)
-		if errors.Is(err, state.ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if used.day == day {
-			used.known = now
-			used.added.Calls -= added.Calls
-			used.added.Bytes -= added.Bytes
-		}
-		if used.added.isZero() && b.unsent[principal] == used {
-			delete(b.unsent, principal)
-		}
-		return nil
-	}
-}
-
-// prune deletes the entries of other days.
-func (b *budgets) prune(ctx context.Context, day string) {
-	for e, err := range b.state.List(ctx, stateBudget) {
-		if err != nil {
-			return
-		}
-		if parseUsage(e.Value).Day < day {
-			_ = b.state.CompareAndSet(ctx, stateBudget, e.Key, e.Version, nil) // else the next day
-		}
-	}
-}
-
-// close writes the budgets a last time.
-func (b *budgets) close() {
-	b.mu.Lock()
-	if b.timer != nil {
-		b.timer.Stop()
-	}
-	b.mu.Unlock()
-	b.write()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
+	b.giveBack(ctx)
 }

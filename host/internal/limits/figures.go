@@ -45,21 +45,25 @@ func (l *Limits) Callers() []status.Caller {
 	return all
 }
 
-// today returns the usage of the callers in memory since midnight UTC.
+// today returns the usage of the callers in memory since midnight UTC, by all processes as far as this
+// process knows.
 func (b *budgets) today() map[string]usage {
-	day, all := budgetDay(time.Now()), map[string]usage{}
-	add := func(principal string, used *budget) {
-		if used.day == day {
-			all[principal] = usage{Calls: used.known.Calls + used.added.Calls,
-				Bytes: used.known.Bytes + used.added.Bytes}
-		}
-	}
+	all := map[string]usage{}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for principal, used := range b.unsent {
-		add(principal, used)
-	}
-	b.by.All(add)
+	now := time.Now()
+	b.by.All(func(key budgetKey, used *budget) {
+		if !now.Before(used.ends) {
+			return
+		}
+		n, u := max(0, used.taken-used.granted)+used.spent, all[key.principal]
+		if key.unit == "calls" {
+			u.Calls = n
+		} else {
+			u.Bytes = n
+		}
+		all[key.principal] = u
+	})
 	return all
 }
 

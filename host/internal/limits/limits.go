@@ -7,6 +7,7 @@ package limits
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"time"
 
@@ -29,7 +30,9 @@ const (
 // Options configure [New].
 type Options struct {
 	// State contains the budgets, which several processes may share.
-	State  state.Store
+	State state.Store
+	// Shared counts rates and budgets over several processes, unless it is nil.
+	Shared state.LimitStore
 	Logger *slog.Logger
 	// Settings returns the limits of callers that are in force.
 	Settings func() *config.CallerLimits
@@ -40,17 +43,79 @@ type Options struct {
 // Limits applies the limits of a host. It is safe for concurrent use.
 type Limits struct {
 	opts    Options
-	rates   *limit.Table[rateKey, rateGroup]
+	rates   *limit.Table[rateKey, rateGroup] // as the store of limits last reported them, if there is a store
 	budgets *budgets
+	state   *stateLender
+	shared  *shared
 }
 
 // New returns the limits of a host. The caller must close them.
 func New(o Options) *Limits {
-	return &Limits{opts: o, rates: newRateTable(), budgets: newBudgets(o.State, o.Logger)}
+	l := &Limits{opts: o, rates: newRateTable(), state: &stateLender{state: o.State},
+		shared: &shared{store: o.Shared, process: rand.Text()}}
+	l.shared.share.Store(&share{processes: 1})
+	l.budgets = newBudgets(l.state, l.shared, o.Logger)
+	return l
 }
 
-// Close writes the budgets a last time.
-func (l *Limits) Close() { l.budgets.close() }
+// Start counts the process among those that share its limits, until [Options.Done] is closed. It starts its
+// goroutine with run, and calls changed each time that the share of the process changed.
+func (l *Limits) Start(run func(func()), changed func()) {
+	if l.shared.store == nil {
+		return
+	}
+	l.join(changed)
+	run(func() {
+		ticker := time.NewTicker(renewEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-l.opts.Done:
+				return
+			case <-ticker.C:
+				l.join(changed)
+			}
+		}
+	})
+}
+
+// join reports that the process runs, and updates its share. Fewer processes after a failure may only mean that the
+// others did not report again yet.
+func (l *Limits) join(changed func()) {
+	s := l.shared
+	place, processes, err := s.store.Join(context.Background(), s.process, processTTL)
+	failed, old := s.failed.Swap(err != nil), s.own()
+	switch {
+	case err != nil && !failed:
+		l.opts.Logger.Warn("host: the store of limits does not answer: each process admits its share",
+			"processes", old.processes, "error", err)
+	case err == nil && failed:
+		l.opts.Logger.Info("host: the store of limits answers again", "processes", processes)
+		l.budgets.settle()
+	}
+	if now := (share{place, processes}); err == nil && now != old && !(failed && processes < old.processes) {
+		s.share.Store(&now)
+		changed()
+	}
+}
+
+// Sharing returns the number of processes that share the limits, zero if they are not shared, and whether the store
+// answers.
+func (l *Limits) Sharing() (processes int, answers bool) {
+	if l.shared.store == nil {
+		return 0, false
+	}
+	return l.shared.own().processes, !l.shared.failed.Load()
+}
+
+// Close returns the parts of budgets that were not used.
+func (l *Limits) Close() {
+	l.budgets.close()
+	l.state.pruning.Wait()
+	if l.shared.store != nil {
+		_, _, _ = l.shared.store.Join(context.Background(), l.shared.process, 0) // else its share ends after processTTL
+	}
+}
 
 // A Request is a request of a caller as far as limits depend on it.
 type Request struct {
@@ -65,7 +130,7 @@ type Request struct {
 // a user, and a request that was approved must not be refused by its rate. Each round of a request that
 // asks questions counts.
 func (l *Limits) Check(ctx context.Context, r *Request) error {
-	if err := l.AdmitCaller(r, ""); err != nil {
+	if err := l.AdmitCaller(ctx, r, ""); err != nil {
 		return err
 	}
 	s := l.opts.Settings()
@@ -74,33 +139,37 @@ func (l *Limits) Check(ctx context.Context, r *Request) error {
 		if own, ok := r.Server.settings.Load().ToolRates[r.Target]; ok {
 			setting, rate = "toolRates", own
 		}
-		if err := l.checkRate(r.Server, &rateKey{r.Principal, r.Server.name, r.Target, rate}, setting); err != nil {
+		key := &rateKey{r.Principal, r.Server.name, r.Target, rate}
+		if err := l.checkRate(ctx, r.Server, key, setting); err != nil {
 			return err
 		}
 	}
 	if err := r.checkArguments(s); err != nil {
 		return err
 	}
-	return l.budgets.check(ctx, r, s)
+	return l.budgets.admit(ctx, r, s, false)
 }
 
 // AdmitCaller checks the rate of the caller alone. Requests with different buckets do not refuse each
 // other; the bucket of the requests to servers is empty.
-func (l *Limits) AdmitCaller(r *Request, bucket string) error {
+func (l *Limits) AdmitCaller(ctx context.Context, r *Request, bucket string) error {
 	s := l.opts.Settings()
 	rate := s.PerCaller
 	if r.Principal == LocalPrincipal {
 		rate = s.Local
 	}
-	return l.checkRate(r.Server, &rateKey{principal: r.Principal, tool: bucket, rate: rate}, "limits.perCaller")
+	key := &rateKey{principal: r.Principal, tool: bucket, rate: rate}
+	return l.checkRate(ctx, r.Server, key, "limits.perCaller")
 }
 
 // Pay charges a request that Check has admitted to the budget of the caller.
-func (l *Limits) Pay(r *Request) error { return l.budgets.spend(r, l.opts.Settings()) }
+func (l *Limits) Pay(ctx context.Context, r *Request) error {
+	return l.budgets.admit(ctx, r, l.opts.Settings(), true)
+}
 
 // Charge adds the bytes of a response to the budget of the caller, even over the limit.
 func (l *Limits) Charge(principal string, bytes int) {
-	l.budgets.charge(principal, l.opts.Settings(), usage{Bytes: int64(bytes)})
+	l.budgets.charge(principal, l.opts.Settings(), bytes)
 }
 
 // usage returns the part of the budget that a request uses, without its response.

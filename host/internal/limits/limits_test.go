@@ -59,7 +59,7 @@ func TestRatesOfCallersAndTools(t *testing.T) {
 			"the caller has reached limits.perTool of 1/m burst 2: send the request again in 1m0s")
 		wantRefusal(t, admit("ann", "{}"), hosterr.CodeLimited, time.Second,
 			"the caller has reached limits.perCaller of 1/s burst 3: send the request again in 1s")
-		if err := l.AdmitCaller(call(s, "ann", "{}"), "subscriptions/listen"); err != nil {
+		if err := l.AdmitCaller(t.Context(), call(s, "ann", "{}"), "subscriptions/listen"); err != nil {
 			t.Error(err) // has a bucket of its own
 		}
 		wantRefusal(t, admit("ben", `{"text":"longer than 20 bytes"}`), hosterr.CodeTooLarge, 0,
@@ -78,7 +78,7 @@ func TestBudgetsOutliveAProcess(t *testing.T) {
 		for range 2 {
 			l := newLimits(t, store, settings)
 			r := call(l.NewServer("a", &config.ServerSettings{}), "ann", "{}")
-			if err := errors.Join(l.Check(t.Context(), r), l.Pay(r)); err != nil {
+			if err := errors.Join(l.Check(t.Context(), r), l.Pay(t.Context(), r)); err != nil {
 				t.Error(err)
 			}
 			l.Close()

@@ -17,8 +17,9 @@ import (
 // may use all of it. A request that has asked its caller a question is not counted while it waits for the
 // answer. A nil Queue admits every request. A Queue is safe for concurrent use.
 type Queue struct {
-	server *Server
-	queue  *limit.Queue
+	server  *Server
+	queue   *limit.Queue
+	divided bool
 }
 
 // NewQueue returns a queue for requests to the server. shared tells whether callers share it.
@@ -27,7 +28,7 @@ func (s *Server) NewQueue(shared bool) *Queue {
 	if shared {
 		shares = func(principal string) bool { return principal != LocalPrincipal }
 	}
-	return &Queue{s, limit.NewQueue(queueLimits(s.settings.Load()), shares, s.limits.opts.Done)}
+	return &Queue{server: s, queue: limit.NewQueue(queueLimits(s.settings.Load()), shares, s.limits.opts.Done)}
 }
 
 func queueLimits(s *config.ServerSettings) limit.QueueLimits {
@@ -35,8 +36,25 @@ func queueLimits(s *config.ServerSettings) limit.QueueLimits {
 		Rate: limitRate(s.Rate)}
 }
 
+// Divide makes the queue apply the share of the process, because other processes of the host send requests to
+// the same server. It must be called before the queue is used.
+func (q *Queue) Divide() {
+	q.divided = true
+	q.Update()
+}
+
 // Update applies changed settings of the server, also to the requests that wait.
-func (q *Queue) Update() { q.queue.SetLimits(queueLimits(q.server.settings.Load())) }
+func (q *Queue) Update() {
+	l, own := queueLimits(q.server.settings.Load()), q.server.limits.shared.own()
+	if q.divided && l.Running > 0 {
+		l.Running = int(own.of(int64(l.Running)))
+	}
+	if q.divided && l.Rate.Burst > 0 {
+		l.Rate.PerSecond /= float64(own.processes)
+		l.Rate.Burst = int(own.of(int64(l.Rate.Burst)))
+	}
+	q.queue.SetLimits(l)
+}
 
 // Enter waits until a request may be sent. Unless Enter fails, the caller must call Leave. The error is
 // an [*hosterr.Error], or the cause of the end of the context.
@@ -57,6 +75,9 @@ func (q *Queue) Enter(ctx context.Context, principal string) error {
 		return context.Cause(ctx)
 	}
 	setting, text := bottleneck(refused.By, s)
+	if n := q.server.limits.shared.own().processes; q.divided && n > 1 {
+		text += fmt.Sprintf(", divided between %d processes", n)
+	}
 	if refused.IsFull {
 		return q.server.Refuse(hosterr.CodeLimited, "queue", RetryAfter,
 			"%s, and queue of %d is full: send the request again in %v", text, s.Queue, RetryAfter)

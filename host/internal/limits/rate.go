@@ -1,7 +1,10 @@
 package limits
 
 import (
+	"context"
+	"fmt"
 	"hash/maphash"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -38,16 +41,38 @@ func newRateTable() *limit.Table[rateKey, rateGroup] {
 }
 
 // checkRate takes a token, or returns the refusal of a request.
-func (l *Limits) checkRate(s *Server, key *rateKey, setting string) error {
+func (l *Limits) checkRate(ctx context.Context, s *Server, key *rateKey, setting string) error {
 	if key.rate == (config.Rate{}) {
 		return nil
 	}
-	wait := l.rates.Take(*key, limitRate(key.rate), 1)
+	wait := l.take(ctx, key)
 	if wait == 0 {
 		return nil
 	}
 	return s.Refuse(hosterr.CodeLimited, setting, wait,
 		"the caller has reached %s of %v: send the request again in %v", setting, key.rate, rounded(wait))
+}
+
+// take takes a token, or returns the time until there is one. While the store does not answer, a request takes a
+// token for each process from the bucket as the process knows it, so that the process admits its share.
+func (l *Limits) take(ctx context.Context, key *rateKey) (wait time.Duration) {
+	rate := limitRate(key.rate)
+	if l.shared.store == nil {
+		return l.rates.Take(*key, rate, 1)
+	}
+	every := max(key.rate.Per/time.Duration(key.rate.Count), 1)
+	left, wait, err := l.shared.store.Take(ctx, key.text(), every, key.rate.Burst)
+	if err != nil {
+		return l.rates.Take(*key, rate, min(l.shared.own().processes, key.rate.Burst))
+	}
+	l.rates.Set(*key, rate, left)
+	return wait
+}
+
+// text returns the key in the store of limits.
+func (k *rateKey) text() string {
+	return fmt.Sprintf("%d:%s%d:%s%d:%s%v", len(k.principal), k.principal, len(k.server), k.server, len(k.tool), k.tool,
+		k.rate)
 }
 
 // limitRate converts a rate of the configuration. The zero Rate, which is no limit, stays zero.

@@ -89,7 +89,7 @@ func (l *Limits) Queue(next call.Next) call.Next {
 func (l *Limits) Spend(next call.Next) call.Next {
 	return func(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		r := requestOf(c)
-		if err := l.Pay(&r); err != nil {
+		if err := l.Pay(ctx, &r); err != nil {
 			return nil, err
 		}
 		return next(ctx, c)

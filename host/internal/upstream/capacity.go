@@ -160,8 +160,8 @@ func queuesLocked(u *Server, f func(q *limits.Queue)) {
 	}
 }
 
-// applyLimits applies changed limits, also to the requests that wait.
-func (u *Server) applyLimits() {
+// ApplyLimits applies changed limits, also to the requests that wait.
+func (u *Server) ApplyLimits() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.limits.Configure(u.entry().Settings)

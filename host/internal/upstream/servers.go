@@ -154,7 +154,7 @@ func (s *Servers) Settle(old *Set, changed []string) {
 			u.logins.Forget()
 		}
 		u.reconfigure(set.wanted[u], changed)
-		u.applyLimits()
+		u.ApplyLimits()
 	}
 }
 
@@ -298,5 +298,8 @@ func newServer(s *Servers, name string, e *entry) *Server {
 	u.logins = newLogins(u)
 	u.limits = s.Limits.NewServer(name, e.Settings)
 	u.requests = u.limits.NewQueue(true)
+	if !u.command { // otherwise each process of the host starts its own process of the server
+		u.requests.Divide()
+	}
 	return u
 }
