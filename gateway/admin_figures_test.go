@@ -19,7 +19,7 @@ import (
 )
 
 const limitedServer = `{"mcpServers": {"one": {"command": "one"}}, "patchbay": {
-	"limits": {"callsPerDay": 5, "perTool": "2/h", "perCaller": "50/s"}}}`
+	"limits": {"callsPerDay": 5, "bytesPerDay": "1MiB", "perTool": "2/h", "perCaller": "50/s"}}}`
 
 // callAs calls a tool as a principal, and returns the text of the result.
 func (a *adminTest) callAs(subject, tool string, times int) (last *mcp.CallToolResult) {

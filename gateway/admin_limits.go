@@ -27,6 +27,8 @@ type limitsPage struct {
 	CallsPerDay int64           `json:"callsPerDay,omitzero" jsonschema:"calls of a caller; absent for no limit"`
 	BytesPerDay int64           `json:"bytesPerDay,omitzero" jsonschema:"bytes of a caller; absent for no limit"`
 	Resets      time.Time       `json:"resets" jsonschema:"next midnight UTC, when the limits of a day begin again"`
+	Processes   int             `json:"processes,omitzero" jsonschema:"gateways in the figures; absent for this one"`
+	InShares    bool            `json:"inShares,omitzero" jsonschema:"each gateway admits its share, without a store"`
 	Callers     []status.Caller `json:"callers" jsonschema:"callers that sent requests since the start of the gateway"`
 	NextCursor  int             `json:"nextCursor,omitzero" jsonschema:"absent on the last page"`
 }
@@ -43,6 +45,8 @@ func (r *adminRequest) limits(q *limitsQuery) (*limitsPage, error) {
 	s := op.CallerSettings()
 	res := &limitsPage{Servers: []serverLimits{}, PerCaller: s.PerCaller.String(), PerTool: s.PerTool.String(),
 		CallsPerDay: s.CallsPerDay, BytesPerDay: int64(s.BytesPerDay), Resets: time.Now().UTC().Truncate(day).Add(day)}
+	processes, answers := op.LimitSharing()
+	res.Processes, res.InShares = processes, processes > 0 && !answers
 	for _, u := range r.host().Upstreams() {
 		res.Servers = append(res.Servers, serverLimits{u.Name(), newLimitsEntry(&u.Status().Limits)})
 	}

@@ -162,7 +162,7 @@ func (f *fleet) start(url, text string, configure []func(o *host.Options)) {
 	log := slog.New(slog.DiscardHandler)
 	o := &host.Options{
 		Dial:  func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(f.upstream), nil },
-		State: shared, StateKeys: [][]byte{[]byte(fleetKeys)}, Logger: log,
+		State: shared, Limits: store.Limits(), StateKeys: [][]byte{[]byte(fleetKeys)}, Logger: log,
 	}
 	for _, set := range configure {
 		set(o)

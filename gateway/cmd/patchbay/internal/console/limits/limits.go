@@ -49,6 +49,8 @@ type budgets struct {
 	CallsPerDay int64     `json:"callsPerDay"` // 0 for no limit
 	BytesPerDay int64     `json:"bytesPerDay"` // 0 for no limit
 	Resets      time.Time `json:"resets"`
+	Processes   int       `json:"processes"` // gateways that share the limits; 0 for none
+	InShares    bool      `json:"inShares"`  // the store of limits does not answer
 	Callers     []use     `json:"callers"`
 	NextCursor  int       `json:"nextCursor"`
 	Link        string    `json:"-"` // the URL of the next callers, or ""

@@ -46,7 +46,8 @@ func TestLimitsShowBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := v.See("/limits")
-	for _, want := range []string{"1 of 4, 25 %", "of 2.0 kB", "19 of 20 left, 20/h", "midnight UTC"} {
+	for _, want := range []string{"1 of 4, 25 %", "of 2.0 kB", "19 of 20 left, 20/h", "midnight UTC",
+		"The figures are of this gateway."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got %s, want %q", text, want)
 		}
