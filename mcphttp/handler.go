@@ -64,6 +64,7 @@ func NewHandler(h mcp.Handler, opts *Options) *Handler {
 	handler.filters = newQuota("bytes of subscriptions", maxFilters, maxFiltersOfCaller)
 	handler.unread = &unreadOutput{quota: newQuota("unread bytes", maxUnread, maxUnreadOfCaller)}
 	handler.sessions = newSessions(h, &handler.opts, handler.filters)
+	handler.sessions.shared.post = handler.receivePost
 	handler.bodyReads = newDeadlineQueue(rateInterval(handler.opts.BodyTimeout), (*bodyRead).check)
 	handler.responseWrites = newDeadlineQueue(handler.opts.WriteTimeout,
 		func(w *http.ResponseWriter) bool { return expireWrite(*w) })

@@ -70,14 +70,16 @@ type SessionOptions struct {
 	// of each process, and Begin and End to each process: Begin is also called when this process first
 	// serves a session of the store, and End when it ends, was idle here, or this process shuts down;
 	// the cause is [replica.ErrElsewhere] if the session may continue at other processes.
-	// HTTP+SSE stays with the process of its stream. The operations of the store must bound their time.
+	// HTTP+SSE needs a Bus to use other processes. The operations of the store must bound their time.
 	// Default: sessions belong to this process.
 	Store replica.SessionStore
 	// Bus carries a response of a client to the process that waits for it, and a cancellation to the
 	// process that serves the request, if they arrive at another process. Responses that get lost on
 	// the way are sent again. A client that resumes the stream of a call at another process follows the
 	// call there, if the processes also share Events; a call whose process is gone fails after 15 seconds
-	// with an error that it may have run. If the handler is a [*mcp.Server], the Bus also carries announced changes of
+	// with an error that it may have run. A message of HTTP+SSE at another process than its stream is passed
+	// to that process without its credentials, and served with the context values of the GET and the
+	// principal of the message. If the handler is a [*mcp.Server], the Bus also carries announced changes of
 	// lists and resources to the subscriptions at other processes, of every revision. It needs a
 	// Store. Default: responses, cancellations, events and changes reach no other process.
 	Bus replica.Bus
@@ -100,6 +102,9 @@ func (o *SessionOptions) fillDefaults() {
 		o.Events = newMemoryEvents()
 	}
 }
+
+// key returns the key of a session's record, which does not reveal the id.
+func (o *SessionOptions) key(id string) string { return digest(o.Scope + id) }
 
 func (o *SessionOptions) validate() error {
 	if o.Bus != nil && o.Store == nil {

@@ -31,6 +31,8 @@ type carried struct {
 	Repeat string `json:"repeat,omitempty"`
 	// Stream asks about a stream of the session, or answers.
 	Stream *streamReport `json:"stream,omitempty"`
+	// Post is set for a message of HTTP+SSE, and a receipt.
+	Post *passedPost `json:"post,omitempty"`
 }
 
 // isProcess reports whether a name has the form of the names of processes.
@@ -131,6 +133,9 @@ func (t *sessions) receive(payload []byte) {
 		return
 	case c.Repeat != "":
 		t.repeatSoon(false)
+		return
+	case c.Post != nil:
+		t.shared.post(&c)
 		return
 	}
 	t.shared.mu.Lock()

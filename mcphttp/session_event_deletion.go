@@ -26,6 +26,7 @@ const (
 type sessionEventLog struct {
 	EventStore
 	records replica.SessionStore // deleted with the events; may be nil
+	opts    *SessionOptions
 	log     limitedLog
 	pending waitCounter // deletions
 	ctx     context.Context
@@ -37,7 +38,7 @@ type sessionEventLog struct {
 }
 
 func newSessionEventLog(opts *Options) *sessionEventLog {
-	l := &sessionEventLog{EventStore: opts.Sessions.Events}
+	l := &sessionEventLog{EventStore: opts.Sessions.Events, opts: &opts.Sessions}
 	l.log = limitedLog{logger: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures"}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
@@ -86,7 +87,7 @@ func (l *sessionEventLog) deleteNow(key sessionKey) (err error) {
 	ctx, cancel := context.WithTimeout(l.ctx, endSessionTimeout)
 	defer cancel()
 	if l.records != nil {
-		err = l.records.Delete(ctx, digest(key.session))
+		err = l.records.Delete(ctx, l.opts.key(key.session))
 	}
 	return errors.Join(err, l.EndSession(ctx, key.session, key.principal))
 }

@@ -201,14 +201,14 @@ func (t *sessions) sendAnswers() {
 			state.Over = a.stream.done.Load() // before Last, which includes the response then
 			state.Last = a.stream.stored.Load()
 		}
-		_, err := t.sendReport(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
+		_, err := t.send(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
 		if err != nil {
 			x.log.error(context.Background(), "mcphttp: state of a stream not sent to another process", err)
 		}
 	}
 }
 
-func (t *sessions) sendReport(topic string, c *carried) (receivers int, err error) {
+func (t *sessions) send(topic string, c *carried) (receivers int, err error) {
 	data, err := stdjson.Marshal(c)
 	if err == nil {
 		receivers, err = t.shared.publish(topic, data)
@@ -294,7 +294,7 @@ func (f *follower) run(ctx context.Context) error {
 			return f.fail(ctx, isGone)
 		}
 		if isDue {
-			receivers, err := f.handler.sessions.sendReport(topicOf(f.process), question)
+			receivers, err := f.handler.sessions.send(topicOf(f.process), question)
 			if err != nil || receivers == 0 && f.isStandalone() {
 				return err
 			}

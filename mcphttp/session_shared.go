@@ -59,6 +59,10 @@ type sharedSessions struct {
 	answering *time.Timer         // calls sendAnswers; nil if it is not due
 	ended     bool
 
+	endpoints map[string]endpoint         // by SessionOptions.key
+	receipts  map[string]chan *passedPost // for which clients wait
+	post      func(c *carried)            // handles a message of HTTP+SSE; does not wait
+
 	joining sync.Mutex // held while the process subscribes to the bus; guards the field below
 	leave   []func()   // ends the subscriptions
 }
@@ -77,6 +81,7 @@ type sharedState struct {
 // share prepares the table for a store.
 func (t *sessions) share(h mcp.Handler, o *SessionOptions, x *sharedSessions) {
 	x.SessionStore, t.events.records, x.byKey, x.answers = o.Store, o.Store, map[string]*session{}, map[answer]bool{}
+	x.endpoints, x.receipts = map[string]endpoint{}, map[string]chan *passedPost{}
 	x.log = limitedLog{logger: t.opts.Logger, summary: "mcphttp: more failures between processes", what: "failures"}
 	t.config.Changed = func(ctx context.Context) error {
 		message := sessionContextFrom(ctx)

@@ -352,12 +352,36 @@ func TestSharedSession_BelongsToItsScope(t *testing.T) {
 		f.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handlers[at.Load()].ServeHTTP(w, r)
 		}), handlers...)
-		s := f.initialize(june2025)
+		s, sse := f.initialize(june2025), f.initializedSSE(t.Context())
 		for n, want := range []int{200, 404, 200} {
 			at.Store(int32(n))
 			if got := s.send(callBody(n, "echo")); got.status != want {
 				t.Errorf("handler %d: got %d %s, want %d", n, got.status, got.body, want)
 			}
+			if got := sse.send(callBody(n, "echo")); got.status != want && (got.status != 202 || want != 200) {
+				t.Errorf("handler %d, HTTP+SSE: got %d %s, want %d", n, got.status, got.body, want)
+			}
+		}
+	})
+}
+
+// A session that is evicted unused leaves no record, whatever its scope is.
+func TestSharedSession_EvictedRecordIsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const scope = "tenant"
+		f := startReplicas(t, newTestCore(), &mcphttp.Options{Sessions: mcphttp.SessionOptions{Max: 2, Scope: scope}})
+		f.at(0)
+		var keys []string
+		for range 2 {
+			got := f.do(http.MethodPost, initializeBody(june2025))
+			keys = append(keys, fmt.Sprintf("%x", sha256.Sum256([]byte(scope+got.header.Get("Mcp-Session-Id")))))
+			if _, err := f.store.Memory.Load(t.Context(), keys[len(keys)-1]); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if _, err := f.store.Memory.Load(t.Context(), keys[0]); !errors.Is(err, replica.ErrNoSession) {
+			t.Errorf("the record of the evicted session: got %v, want ErrNoSession", err)
 		}
 	})
 }

@@ -99,7 +99,11 @@ func (t *sessions) open(c caller, queue *messageQueue) (*session, *refusal) {
 	if no := t.admit(c); no != nil {
 		return nil, no
 	}
-	s := t.newSession(rand.Text(), c, queue)
+	id := rand.Text()
+	if queue != nil && t.shared.bus != nil {
+		id += t.shared.process // for messages that arrive elsewhere
+	}
+	s := t.newSession(id, c, queue)
 	if no := t.add(s); no != nil {
 		t.quota.release(c, 1)
 		return nil, no
@@ -122,7 +126,7 @@ func (t *sessions) newSession(id string, c caller, queue *messageQueue) *session
 	s := &session{id: id, caller: c, queue: queue, users: 1}
 	s.digest = digest(s.principal())
 	if t.shared.SessionStore != nil && queue == nil {
-		s.shared = &sharedState{key: digest(t.opts.Sessions.Scope + id)}
+		s.shared = &sharedState{key: t.opts.Sessions.key(id)}
 	}
 	return s
 }

@@ -53,10 +53,14 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, head *he
 	conn.notify = make(chan struct{}, 1)
 	queue := &messageQueue{}
 	queue.init(conn, h.unread, caller)
+	if no := h.sessions.subscribe(); no != nil {
+		return no
+	}
 	s, no := h.sessions.open(caller, queue)
 	if no != nil {
 		return no
 	}
+	defer h.sessions.addEndpoint(s, r)()
 	defer h.sessions.end(s, mcp.ErrDisconnected)
 	endpoint := "?" + endpointParam + "=" + url.QueryEscape(s.id)
 	if conn.send(sse.Event{Type: "endpoint", Data: []byte(endpoint)}) != nil {
@@ -109,16 +113,26 @@ func sendQueued(conn *eventStream, queue *messageQueue) (more bool) {
 	return more
 }
 
-// serveEndpointPost accepts a message. Its response is sent on the event stream.
+// serveEndpointPost accepts a message, or passes it to the process of the event stream. Its response
+// is sent on the event stream.
 func (h *Handler) serveEndpointPost(
 	w http.ResponseWriter, r *http.Request, head *head, id string, msg *jsonrpc.Message,
-) *refusal {
-	s := h.sessions.acquire(id, head.principal.Key())
-	if s == nil {
-		return errNoSession
+) (no *refusal) {
+	if s := h.sessions.acquire(id, head.principal.Key()); s != nil {
+		no = h.acceptPost(r, s, &head.body, msg)
+	} else {
+		no = h.passPost(r, head, id, msg)
 	}
+	if no == nil {
+		w.WriteHeader(http.StatusAccepted)
+	}
+	return no
+}
+
+// acceptPost accepts a message for a session, which it releases.
+func (h *Handler) acceptPost(r *http.Request, s *session, charge *bodyCharge, msg *jsonrpc.Message) *refusal {
 	isCall := msg.Kind() == jsonrpc.Request || msg.Kind() == jsonrpc.Batch
-	caller, slots := head.body.caller, slotsOf(msg)
+	caller, slots := charge.caller, slotsOf(msg)
 	no := h.inFlight.acquire(caller, slots)
 	if no != nil {
 		h.sessions.release(s)
@@ -132,7 +146,7 @@ func (h *Handler) serveEndpointPost(
 		return no
 	}
 	h.calls.add()
-	body := head.body.move()
+	body := charge.move()
 	done := func() {
 		defer h.calls.done() // also if a handler ends the goroutine
 		defer h.sessions.release(s)
@@ -145,7 +159,6 @@ func (h *Handler) serveEndpointPost(
 	} else {
 		done()
 	}
-	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
 

@@ -209,3 +209,53 @@ func TestCallOfAKilledProcess(t *testing.T) {
 		})
 	}
 }
+
+// apart sends each message of HTTP+SSE to the next address, and each GET to the first. It refuses Streamable
+// HTTP, as a server of 2024-11-05.
+type apart struct {
+	addresses []string
+	requests  atomic.Int64
+}
+
+func (a *apart) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := 0
+	switch {
+	case strings.Contains(r.URL.RawQuery, "sessionId="):
+		n = int(a.requests.Add(1)) % len(a.addresses)
+	case r.Method == http.MethodPost:
+		return &http.Response{StatusCode: http.StatusMethodNotAllowed, Body: http.NoBody, Request: r}, nil
+	}
+	r = r.Clone(r.Context())
+	r.URL.Host = strings.TrimPrefix(a.addresses[n], "http://")
+	r.Host = r.URL.Host
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A client of HTTP+SSE needs no sticky session.
+func TestMessagesOfHTTPSSEAtOtherProcesses(t *testing.T) {
+	a, b := openTwo(t)
+	requests := &apart{addresses: []string{serveWaiting(t, a), serveWaiting(t, b)}}
+	transport := mcphttp.NewTransport(requests.addresses[0],
+		&mcphttp.TransportOptions{Client: &http.Client{Transport: requests}})
+	client, err := mcp.Connect(t.Context(), transport, &mcp.ClientOptions{Revision: "2024-11-05"})
+	must(t, err)
+	defer func() { must(t, client.Close()) }()
+	for n := range 10 {
+		progress := make(chan struct{}, 1)
+		go func() {
+			<-progress
+			if receivers, err := b.Bus().Publish(context.Background(), "release", nil); receivers == 0 || err != nil {
+				t.Errorf("the release reached %d processes: %v", receivers, err)
+			}
+		}()
+		opts := mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { progress <- struct{}{} }, Timeout: time.Minute}
+		result, err := client.CallTool(mcp.WithCallOptions(t.Context(), opts), "wait", nil)
+		must(t, err)
+		if text := result.Content[0].(*mcp.TextContent).Text; text != "released" {
+			t.Errorf("call %d: got %q", n, text)
+		}
+	}
+	if requests.requests.Load() < 10 {
+		t.Errorf("the client sent %d messages, want the calls", requests.requests.Load())
+	}
+}
