@@ -302,6 +302,9 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	if c.Pins != nil {
 		opts.State, opts.Pins = c.Pins, true
 	}
+	if c.Stores != nil && c.Stores.Shared != nil {
+		opts.Limits = c.Stores.Shared.Redis.Limits()
+	}
 	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.Policy != nil && opts.State == nil {
 		if opts.State, err = c.State(ctx, f); err != nil {
 			return nil, err
