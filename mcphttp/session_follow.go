@@ -264,8 +264,7 @@ func (h *Handler) newFollower(s *session, conn *eventStream, name string, n int6
 func (f *follower) follow(ctx context.Context, process string) {
 	x := &f.handler.sessions.shared
 	f.process, f.ended = process, process == x.process // a call of this process is not known here any more
-	f.start()
-	defer f.stop()
+	defer f.start()()
 	if err := f.run(ctx); err != nil && !f.conn.isOver() && ctx.Err() == nil {
 		x.log.error(ctx, "mcphttp: stream of another process not followed", err)
 	}
@@ -348,23 +347,22 @@ func (f *follower) isStandalone() bool { return f.key.Stream[0] == standaloneStr
 
 // start registers the follower, in place of another follower of the stream: only a client that found
 // its connection broken resumes the stream again.
-func (f *follower) start() {
-	s := f.session
+func (f *follower) start() (stop func()) {
+	s, name := f.session, f.key.Stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if before := s.following[f.key.Stream]; before != nil {
+	if before := s.following[name]; before != nil {
 		peer.Wake(before.wake)
 	}
 	if s.following == nil {
 		s.following = map[string]*follower{}
 	}
-	s.following[f.key.Stream] = f
-}
-
-func (f *follower) stop() {
-	f.session.mu.Lock()
-	defer f.session.mu.Unlock()
-	if f.session.following[f.key.Stream] == f {
-		delete(f.session.following, f.key.Stream)
+	s.following[name] = f
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.following[name] == f {
+			delete(s.following, name)
+		}
 	}
 }
