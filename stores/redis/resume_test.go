@@ -193,6 +193,29 @@ func TestCallIsResumedAtAnotherProcess(t *testing.T) {
 	}
 }
 
+// While Redis is down, a followed stream ends and cannot be resumed. When Redis is back, the client resumes the
+// stream and gets the response.
+func TestCallIsResumedAfterARestartOfTheServer(t *testing.T) {
+	server := startServer(t)
+	a, b := open(t, server.url(), nil), open(t, server.url(), nil)
+	var restart sync.Once
+	resumed := func() {
+		restart.Do(func() {
+			server.kill()
+			time.AfterFunc(5*time.Second, func() { // the report of lost messages releases the call
+				if err := server.start(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	result, err := callWait(t, "2025-11-25", func() {}, resumed, serveWaiting(t, a), serveWaiting(t, b))
+	must(t, err)
+	if text := result.Content[0].(*mcp.TextContent).Text; text != "released" {
+		t.Errorf("got %q", text)
+	}
+}
+
 // After kill -9 of the process that runs a call, the client gets an error that the call may have run.
 func TestCallOfAKilledProcess(t *testing.T) {
 	for _, version := range sessionVersions {
