@@ -82,6 +82,7 @@ type process struct {
 	host *host.Host
 	url  string
 	stop context.CancelFunc
+	lose func() error // closes its listener
 	done chan error
 
 	keys  *gateway.KeyStore
@@ -182,7 +183,7 @@ func (f *fleet) start(url, text string, configure []func(o *host.Options)) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	p.url = "http://" + l.Addr().String()
+	p.url, p.lose = "http://"+l.Addr().String(), l.Close
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	go func() { p.done <- p.Serve(ctx, l) }() // ends with ctx
@@ -208,6 +209,22 @@ func (f *fleet) shutdown(n int) {
 	if p.done <- nil; err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// lose makes a process unreachable, which receives its last requests meanwhile.
+func (f *fleet) lose(n int) {
+	f.t.Helper()
+	p := f.processes[n]
+	if err := p.lose(); err != nil {
+		f.t.Fatal(err)
+	}
+	err := <-p.done
+	if p.done <- nil; !errors.Is(err, net.ErrClosed) {
+		f.t.Fatalf("Serve returned %v, want the end of its listener", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.down[n] = true
 }
 
 // next returns the process of the next request.
@@ -356,15 +373,15 @@ func TestListChangesReachTheStreamAtItsGateway(t *testing.T) {
 	}
 }
 
-// Sessions continue at other gateways when a gateway ends, and their questions are still answered.
+// Sessions continue at other gateways when a gateway ends or is lost, and questions are still answered.
 func TestSessionsOutliveTheirGateway(t *testing.T) {
 	for _, revision := range mcptest.Revisions() {
 		t.Run(revision, func(t *testing.T) {
 			mcptest.NoLeaks(t)
 			f := startFleet(t, fleetConfig)
 			c := f.connect(revision, "/mcp", key)
-			for n := range 2 {
-				f.shutdown(n)
+			for n, end := range []func(int){f.shutdown, f.lose} {
+				end(n)
 				for range 4 {
 					res, err := c.CallTool(t.Context(), "docs__sample", nil)
 					if err != nil || res.Text() != "verse" {
