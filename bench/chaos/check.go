@@ -52,9 +52,11 @@ type checker struct {
 	duplicates []duplicate  // that a use may still be in progress for
 	reported   map[int]bool // attempts that did not end
 
-	shared bool    // several processes share a store
-	wipes  []fault // in which the store lost its data
-	recent []fault // of the last minute
+	shared bool          // several processes share a store
+	wipes  []fault       // in which the store lost its data
+	recent []fault       // of the last minute
+	late   time.Duration // of the batch before
+	stall  time.Duration // when the machine last let this process wait for long
 }
 
 // A streamAccount is what was received on one stream, by kind.

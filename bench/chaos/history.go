@@ -104,6 +104,7 @@ type batch struct {
 	Now        time.Duration
 	Direct     []violation      // found by a worker
 	Calm       [2]time.Duration // no fault was near: zero for no such time
+	Late       time.Duration    // how long this process was not scheduled, since the start
 }
 
 // appendTo appends a batch to a file, in which the cause of a violation can be found.
@@ -244,7 +245,7 @@ func (h *history) take(mark func()) batch {
 	mark()
 	b := h.batch
 	h.batch = batch{}
-	b.Now = h.now()
+	b.Now, b.Late = h.now(), h.late.sum()
 	for _, a := range h.open {
 		open := *a
 		open.Late = h.late.sum() - a.Late

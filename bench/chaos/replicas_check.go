@@ -13,6 +13,10 @@ const (
 	wipeFault    = "Redis restarted without its data"
 	// lossTime is how long clients may take to learn that the store has lost their sessions.
 	lossTime = time.Minute
+	// stallTime is how long a process that is not scheduled may be late before sessions expire.
+	stallTime = sharedIdle / 4
+	// busyTime is how late that process may be while calls must be answered in time.
+	busyTime = time.Second
 	// resumesElsewhere says that a call that runs in one process can be resumed in another.
 	resumesElsewhere = true
 )
@@ -41,16 +45,22 @@ func (c *checker) checkShared(b batch) (broken []violation) {
 		return nil
 	}
 	add := func(rule string, a *attempt) { broken = append(broken, violation{rule, []string{a.String()}}) }
+	if b.Late-c.late > stallTime {
+		c.stall = b.Now
+	}
+	isBusy := b.Late-c.late > busyTime
+	c.late = b.Late
+	stalled := c.stall > 0 && b.Now-c.stall < lossTime // sessions were idle for too long
 	for _, a := range b.Attempts {
-		isCalm := a.Begin >= b.Calm[0] && a.End <= b.Calm[1]
+		isCalm := !isBusy && a.Begin >= b.Calm[0] && a.End <= b.Calm[1]
 		switch {
-		case a.Error == "session lost" && !c.wipedSince(a.Begin-lossTime):
+		case a.Error == "session lost" && !stalled && !c.wipedSince(a.Begin-lossTime):
 			add("lost: a session ended before its time", a)
 		case isCalm && a.Outcome != answered && slices.Contains(needed, a.Op):
 			add("liveness: a call failed although no fault was near", a)
 		case isCalm && a.Error == "cancelled" && a.End < b.Calm[1]-stopTime && c.accounts[a.Nonce].goesOn():
 			add(fmt.Sprintf("liveness: a call runs %v after its cancellation", stopTime), a)
-		case resumesElsewhere && a.Op == "stream" && a.Era == revisions[1] && a.Outcome == unknown &&
+		case resumesElsewhere && !isBusy && a.Op == "stream" && a.Era == revisions[1] && a.Outcome == unknown &&
 			a.Error != "session lost" && c.received(a) && !c.isHurt(a):
 			add("lost: the stream of a call that runs was not resumed", a)
 		}

@@ -9,4 +9,5 @@ var (
 	signalTerminate = os.Kill
 	signalStop      os.Signal
 	signalContinue  os.Signal
+	signalQuit      os.Signal
 )

@@ -12,4 +12,5 @@ var (
 	signalTerminate os.Signal = syscall.SIGTERM
 	signalStop      os.Signal = syscall.SIGSTOP
 	signalContinue  os.Signal = syscall.SIGCONT
+	signalQuit      os.Signal = syscall.SIGQUIT
 )
