@@ -4,5 +4,5 @@ package rig
 
 import "time"
 
-// cpuTime returns zero: the CPU time is unknown on this system.
-func cpuTime() time.Duration { return 0 }
+// CPUTime returns zero: the CPU time is unknown on this system.
+func CPUTime() time.Duration { return 0 }

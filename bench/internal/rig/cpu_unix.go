@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// cpuTime returns the user and system time of this process.
-func cpuTime() time.Duration {
+// CPUTime returns the user and system time of this process.
+func CPUTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0

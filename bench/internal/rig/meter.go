@@ -63,7 +63,7 @@ func read() Reading {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return Reading{
-		CPU:        cpuTime(),
+		CPU:        CPUTime(),
 		Mallocs:    m.Mallocs,
 		Bytes:      m.TotalAlloc,
 		Heap:       m.HeapAlloc,
