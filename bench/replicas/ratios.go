@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// memory prints the memory of Redis for each of n sessions, which take the place of Redis's memory for
-// tracking the processes that read them, too.
+// memory prints the memory of Redis for each of n sessions, which includes what Redis knows about the
+// processes that read the session, and the memory of a process.
 func memory(out io.Writer, server *redisServer, r *replicas, n int) error {
+	heapBefore := heap()
 	before, err := server.usage()
 	if err != nil {
 		return err
@@ -28,9 +30,17 @@ func memory(out io.Writer, server *redisServer, r *replicas, n int) error {
 		}
 	}
 	after, err := server.usage()
-	fmt.Fprintf(out, "\n%d sessions, each at two of three processes: %.0f bytes of Redis for each\n", n,
-		(after.memory-before.memory)/float64(n))
+	fmt.Fprintf(out, "\n%d sessions, each at two of three processes: %.0f bytes of Redis for each, %.0f of each process\n", n,
+		(after.memory-before.memory)/float64(n), (heap()-heapBefore)/float64(n)/2)
 	return err
+}
+
+// heap returns the bytes in use after a garbage collection.
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc + m.StackInuse)
 }
 
 // A contender is one side of a comparison.
