@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
+	"github.com/patchbay-mcp/patchbay/replica"
 )
 
 // An operation is a row of the table: what one process does for a client.
@@ -58,6 +60,11 @@ var operations = []operation{
 				`{"jsonrpc":"2.0","id":%d,"method":"logging/setLevel","params":{"level":%q}}`, n, level))
 			return errors.Join(err, r.call(1, n, id), r.call(2, n, id))
 		}, err
+	}},
+	{"the life of a session is extended", func(r *replicas) (func(int) error, error) {
+		sessions, ctx := r.stores[0].Redis.Sessions(), context.Background()
+		err := sessions.Create(ctx, "bench", replica.Session{}, time.Hour)
+		return func(int) error { return sessions.Keep(ctx, "bench", time.Hour) }, err
 	}},
 	{"a question, answered at its process", func(r *replicas) (func(int) error, error) {
 		id, err := r.open(0)
