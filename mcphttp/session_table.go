@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -262,7 +263,7 @@ func (t *sessions) leave(s *session, cause error) {
 		t.shared.remove(s)
 	}
 	if s.close(cause) {
-		if s.dropped && cause != errSessionGone { // dropped does not change any more
+		if s.dropped && !errors.Is(cause, errSessionGone) { // dropped does not change any more
 			cause = fmt.Errorf("%w: %w", cause, replica.ErrElsewhere)
 		}
 		t.over(s, cause)
