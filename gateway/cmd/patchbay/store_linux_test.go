@@ -285,6 +285,43 @@ func TestProcessesWithAStoreServeEachRequest(t *testing.T) {
 	}
 }
 
+// A process that is told to end is not ready any more, and serves the requests that still arrive.
+func TestProcessesWithAStoreServeWhileTheyEnd(t *testing.T) {
+	freshState(t)
+	_, store := startRedis(t)
+	f := startFleet(t, "serve", "--insecure-no-auth", "--quiet", "--store", store)
+	var clients []*fleetClient
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		clients = append(clients, f.client(t, revision, nil))
+	}
+	for i, p := range f.processes {
+		p.signal(syscall.SIGTERM)
+		eventually(t, func() error {
+			if _, err := getURL("http://" + f.ops[i] + "/readyz"); err == nil {
+				return errors.New("the process is ready although it ends")
+			}
+			return nil
+		})
+		before := f.served[i].Load()
+		for _, c := range clients {
+			c.greetTimes(t, 4)
+		}
+		if f.served[i].Load() == before {
+			t.Errorf("process %d served no request after the signal", i)
+		}
+		<-p.exited
+		p.exited <- nil
+		for _, c := range clients {
+			c.greetTimes(t, 4)
+		}
+		f.processes[i] = p.again()
+		f.waitReady(t, i)
+	}
+	if n := clients[0].opened.Load(); n != 1 {
+		t.Errorf("the client opened %d sessions, want 1", n)
+	}
+}
+
 // A change in one process notifies the clients of all processes, and tasks run in one process only.
 func TestProcessesWithAStoreShareChangesAndTasks(t *testing.T) {
 	freshState(t)

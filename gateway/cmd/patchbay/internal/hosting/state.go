@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/configs"
@@ -69,6 +70,23 @@ func OpenStores(ctx context.Context, f *cmdutil.Factory, c *Config, urls []strin
 		f.Exit.Add(cmdutil.ExitLocks, s.Shared.Close)
 	}
 	return s, nil
+}
+
+// noticeTime is how long a process of several serves new requests after it was told to end. Its readiness is over
+// then, so that a load balancer that asks each second sends its requests to other processes.
+const noticeTime = 5 * time.Second
+
+// Serving returns a context for the listener of a server. The context ends with ctx, or noticeTime later if the
+// server is one of several processes.
+func (s *Stores) Serving(ctx context.Context) context.Context {
+	if s.Shared == nil {
+		return ctx
+	}
+	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(noticeTime, func() { end(context.Cause(ctx)) })
+	})
+	return serving
 }
 
 // storeVariable matches a variable in the text of a store.
