@@ -79,10 +79,13 @@ var operations = []operation{
 		return func(n int) error {
 			w, err := r.stored.do(0, http.MethodPost, id, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call",`+
 				`"params":{"name":"step","arguments":{},"_meta":{"progressToken":"p"}}}`, n))
-			if err == nil && (!strings.Contains(w.Body.String(), "\nid: ") || !strings.Contains(w.Body.String(), "done")) {
-				err = fmt.Errorf("no event has an id: %s", w.Body)
+			if err != nil {
+				return err
 			}
-			return err
+			if body := w.Body.String(); !strings.Contains(body, "\nid: ") || !strings.Contains(body, "done") {
+				return fmt.Errorf("no event has an id: %s", body)
+			}
+			return nil
 		}, err
 	}},
 }

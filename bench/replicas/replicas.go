@@ -60,9 +60,6 @@ func newReplicas(ctx context.Context, n int, url string, events bool) (*replicas
 			mcp.Progress(ctx, 1, 2, "half")
 			return "done", nil
 		})
-		mcp.AddResource(s, &mcp.Resource{Name: "news", URI: "news://today"}, func(context.Context, string) (string, error) {
-			return "none", nil
-		})
 		r.servers, r.handlers = append(r.servers, s), append(r.handlers, mcphttp.NewHandler(s, opts))
 	}
 	return r, nil
@@ -82,7 +79,8 @@ const (
 	initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision + `",` +
 		`"capabilities":{"elicitation":{}},"clientInfo":{"name":"bench","version":"1.0.0"}}}`
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	call        = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"message":"hello"}}}`
+	call        = `{"jsonrpc":"2.0","id":%d,"method":"tools/call",` +
+		`"params":{"name":"echo","arguments":{"message":"hello"}}}`
 )
 
 // request returns a request of a session.
