@@ -31,7 +31,8 @@ func memory(out io.Writer, server *redisServer, r *replicas, n int) error {
 	}
 	after, err := server.usage()
 	fmt.Fprintf(out, "\n%d sessions, each at two of three processes: "+
-		"%.0f bytes of Redis for each, %.0f of each process\n", n, (after.memory-before.memory)/float64(n), (heap()-heapBefore)/float64(n)/2)
+		"%.0f bytes of Redis for each, %.0f of each process\n",
+		n, (after.memory-before.memory)/float64(n), (heap()-heapBefore)/float64(n)/2)
 	return err
 }
 
