@@ -23,6 +23,7 @@ func RunLimits(t *testing.T, open func(t *testing.T) (a, b state.LimitStore)) {
 		"leases do not exceed a budget":            limitsLeases,
 		"a budget begins again with a period":      limitsPeriod,
 		"processes are counted until they expire":  limitsProcesses,
+		"a process that leaves removes no others":  limitsLeave,
 		"canceled context of Take, Lease and Join": limitsCanceled,
 	})
 }
@@ -143,13 +144,18 @@ func limitsPeriod(t *testing.T, a, b state.LimitStore) {
 	}
 }
 
+// joined counts a process, and returns its place.
+func joined(t *testing.T, s state.LimitStore, process string, ttl time.Duration) string {
+	t.Helper()
+	place, processes, err := s.Join(t.Context(), process, ttl)
+	must(t, err)
+	return strconv.Itoa(place) + " of " + strconv.Itoa(processes)
+}
+
 func limitsProcesses(t *testing.T, a, b state.LimitStore) {
-	join := func(s state.LimitStore, process string, ttl time.Duration) string {
-		t.Helper()
-		place, processes, err := s.Join(t.Context(), process, ttl)
-		must(t, err)
-		return strconv.Itoa(place) + " of " + strconv.Itoa(processes)
-	}
+	joined(t, a, "d", shortIdle)
+	until(t, "the end of a process", func() bool { return joined(t, b, "e", shortIdle) == "0 of 1" })
+	until(t, "the end of the last process", func() bool { return joined(t, b, "a", 0) == "0 of 0" })
 	for _, step := range []struct {
 		store         state.LimitStore
 		process, want string
@@ -158,12 +164,26 @@ func limitsProcesses(t *testing.T, a, b state.LimitStore) {
 		{a, "b", "0 of 1", longIdle}, {b, "c", "1 of 2", longIdle}, {a, "b", "0 of 2", longIdle},
 		{b, "a", "0 of 3", longIdle}, {a, "c", "2 of 3", longIdle}, {b, "a", "0 of 2", 0}, {b, "c", "1 of 2", longIdle},
 	} {
-		if got := join(step.store, step.process, step.ttl); got != step.want {
+		if got := joined(t, step.store, step.process, step.ttl); got != step.want {
 			t.Errorf("%q is %s, want %s", step.process, got, step.want)
 		}
 	}
-	join(a, "d", shortIdle)
-	until(t, "the end of a process", func() bool { return join(b, "e", longIdle) == "2 of 3" })
+}
+
+func limitsLeave(t *testing.T, a, b state.LimitStore) {
+	joined(t, a, "a", longIdle)
+	joined(t, b, "b", longIdle)
+	joined(t, b, "b", 0)
+	_, _, err := a.Take(t.Context(), "time", 20*time.Millisecond, 1)
+	must(t, err)
+	until(t, "the next token", func() bool { // in the time of the store
+		_, wait, err := a.Take(t.Context(), "time", 20*time.Millisecond, 1)
+		must(t, err)
+		return wait == 0
+	})
+	if got := joined(t, b, "c", longIdle); got != "1 of 2" {
+		t.Errorf("a process that joined after another left is %s, want 1 of 2", got)
+	}
 }
 
 func limitsCanceled(t *testing.T, a, b state.LimitStore) {

@@ -22,7 +22,8 @@ type LimitStore interface {
 	// Return returns the Units of a lease that were not used; negative Units were used without a lease. It
 	// has no effect after the period.
 	Return(ctx context.Context, key string, unused Lease) error
-	// Join counts a process for a time, which the next Join replaces; zero removes the process. It
+	// Join counts a process for a time, which the next Join replaces; zero removes the process. All
+	// processes must join for the same time, so that the store can tell when its clock was ahead. Join
 	// returns the number of processes, and how many of them have a lesser name.
 	Join(ctx context.Context, process string, ttl time.Duration) (place, processes int, err error)
 }

@@ -34,6 +34,26 @@ func TestKeysOfLimitsExpire(t *testing.T) {
 	})
 }
 
+// A process that joined while the clock of the server was ahead, and was killed, does not count.
+func TestProcessesAfterTheClockWentBack(t *testing.T) {
+	s := openPrefix(t, "ahead").Limits()
+	join := func(process string) (place, processes int) {
+		t.Helper()
+		place, processes, err := s.Join(t.Context(), process, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return place, processes
+	}
+	join("killed")
+	ahead := strconv.FormatInt(time.Now().Add(48*time.Hour).UnixMilli(), 10)
+	command(t, shared.url(), "ZADD", "ahead:processes", ahead, "killed")
+	join("a")
+	if place, processes := join("z"); place != 1 || processes != 2 {
+		t.Errorf("the process is %d of %d, want 1 of 2", place, processes)
+	}
+}
+
 // A server whose clock is behind, after a failover, neither blocks a caller for longer than its bucket needs to fill
 // nor begins a budget again.
 func TestLimitsAfterTheClockWentBack(t *testing.T) {
