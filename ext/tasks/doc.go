@@ -39,7 +39,7 @@
 // Servers of several processes may use a [SharedStore], such as a database, at once. Each task runs
 // in one of them, and any of them reads, answers and cancels it. A server renews a lease every ten
 // seconds. If it fails to do so, the contexts of its runs end after 50 seconds, and after a minute
-// another server continues its tasks as after a restart.
+// another server continues its tasks as after a restart. [Options.Lease] changes these times.
 //
 // # Ownership
 //

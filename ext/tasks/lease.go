@@ -13,14 +13,11 @@ import (
 )
 
 const (
-	// leaseTime is how long a server may fail to reach a shared store before other servers take
-	// over its tasks: long enough for a restart or a failover of the store.
+	// leaseTime is the default of Options.Lease: long enough for a restart or a failover of the store.
 	leaseTime = time.Minute
-	// renewInterval is the time between two renewals of a lease.
-	renewInterval = 10 * time.Second
-	// ownTime is how long a server relies on its lease after it was renewed: its runs then end
-	// within the rest of the lease.
-	ownTime = leaseTime - renewInterval
+	// minLease and maxLease limit Options.Lease. A server renews a lease at most once a second, and
+	// stores may delete a lease after a day.
+	minLease, maxLease = 6 * time.Second, time.Hour
 	// watchInterval is the time between two searches for changes by other servers.
 	watchInterval = time.Second
 	// failurePause is how long calls share an error of the store instead of trying in turn: short for
@@ -40,11 +37,18 @@ type lease struct {
 	began, until time.Time         // until: when the server stops its runs unless it renews the lease
 	holders      []string          // of all leases at the last renewal
 	ended        bool              // a lease ended, so there may be tasks to recover
-	waiting      bool              // tasks must be recovered after leaseTime
+	waiting      bool              // tasks must be recovered after the time of a lease
 	renewal      *time.Timer       // nil before the first lease
 	watcher      *time.Timer       // nil unless other servers hold leases
 	versions     map[string]uint64 // of tasks that are watched, as far as the server knows them
 }
+
+// renewInterval returns the time between two renewals of a lease.
+func (s *Server) renewInterval() time.Duration { return s.opts.Lease / 6 }
+
+// ownTime returns how long a server relies on its lease after it was renewed: its runs then end
+// within the rest of the lease.
+func (s *Server) ownTime() time.Duration { return s.opts.Lease - s.renewInterval() }
 
 // join requests a lease if the server shares its store and lacks a lease. A server joins before it
 // changes a task or waits for changes.
@@ -104,13 +108,13 @@ func (s *Server) request(ctx context.Context) error {
 		return nil
 	}
 	holder, now := rand.Text(), time.Now()
-	if err := s.shared.Hold(ctx, holder, leaseTime); err != nil {
+	if err := s.shared.Hold(ctx, holder, s.opts.Lease); err != nil {
 		return fmt.Errorf("request a lease: %w", err)
 	}
 	s.mu.Lock()
-	s.lease.holder, s.lease.began, s.lease.until = holder, now, now.Add(ownTime)
+	s.lease.holder, s.lease.began, s.lease.until = holder, now, now.Add(s.ownTime())
 	if s.lease.renewal == nil {
-		s.lease.renewal = time.AfterFunc(renewInterval, s.tick)
+		s.lease.renewal = time.AfterFunc(s.renewInterval(), s.tick)
 	}
 	s.mu.Unlock()
 	_, err := s.renew(ctx)
@@ -143,7 +147,7 @@ func (s *Server) hasEnded(j *job, holders []string) bool {
 	switch {
 	case slices.Contains(holders, j.Holder):
 		return j.Holder == l.holder
-	case !j.Started, j.Holder == "", time.Since(l.began) >= leaseTime:
+	case !j.Started, j.Holder == "", time.Since(l.began) >= s.opts.Lease:
 		return true
 	}
 	l.waiting = true
@@ -165,17 +169,17 @@ func (s *Server) renew(ctx context.Context) ([]string, error) {
 		return nil, errLeaseLost
 	}
 	now := time.Now()
-	holders, err := s.shared.Renew(ctx, holder, leaseTime)
+	holders, err := s.shared.Renew(ctx, holder, s.opts.Lease)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.lease
 	switch {
 	case err == nil:
 		l.ended = l.ended || slices.ContainsFunc(l.holders, func(h string) bool { return !slices.Contains(holders, h) })
-		if time.Since(l.began) >= leaseTime {
+		if time.Since(l.began) >= s.opts.Lease {
 			l.ended, l.waiting = l.ended || l.waiting, false
 		}
-		l.holders, l.until = holders, now.Add(ownTime)
+		l.holders, l.until = holders, now.Add(s.ownTime())
 		if len(holders) > 1 && l.watcher == nil && !s.closed {
 			l.versions = map[string]uint64{}
 			l.watcher = time.AfterFunc(watchInterval, s.watch)
@@ -192,7 +196,7 @@ func (s *Server) renew(ctx context.Context) ([]string, error) {
 // tick, called by a timer, renews the lease and recovers the tasks of servers whose lease ended.
 func (s *Server) tick() {
 	s.leasing <- struct{}{}
-	ctx, cancel := context.WithTimeout(context.Background(), renewInterval)
+	ctx, cancel := context.WithTimeout(context.Background(), s.renewInterval())
 	if _, err := s.renew(ctx); err != nil && !errors.Is(err, errLeaseLost) { // known to be lost
 		s.log.Error("tasks: the lease could not be renewed", "error", err)
 	}
@@ -205,9 +209,9 @@ func (s *Server) tick() {
 	}
 	switch {
 	case s.lease.holder != "":
-		s.lease.renewal.Reset(min(renewInterval, time.Until(s.lease.until)))
+		s.lease.renewal.Reset(min(s.renewInterval(), time.Until(s.lease.until)))
 	case !s.closed:
-		s.lease.renewal.Reset(renewInterval)
+		s.lease.renewal.Reset(s.renewInterval())
 	}
 	s.mu.Unlock()
 	<-s.leasing
@@ -230,7 +234,7 @@ func (s *Server) leave() {
 	l := &s.lease
 	holder, rest := l.holder, time.Duration(0)
 	if len(l.holders) > 1 {
-		rest = max(0, 2*renewInterval-time.Since(l.began))
+		rest = max(0, 2*s.renewInterval()-time.Since(l.began))
 	}
 	l.holder = ""
 	for _, timer := range []*time.Timer{l.renewal, l.watcher} {

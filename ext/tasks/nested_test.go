@@ -180,7 +180,9 @@ func TestInvalidOptionsPanic(t *testing.T) {
 	}
 	s := mcp.NewServer("test", "1", nil)
 	for what, o := range map[string]*tasks.Options{
-		"ttl": {TTL: -1}, "a long ttl": {TTL: 1 << 62}, "poll": {PollInterval: time.Microsecond}, "tasks": {MaxTasks: -1}, "running": {MaxRunning: -1},
+		"ttl": {TTL: -1}, "a long ttl": {TTL: 1 << 62}, "poll": {PollInterval: time.Microsecond},
+		"a short lease": {Lease: 5 * time.Second}, "a long lease": {Lease: 2 * time.Hour},
+		"tasks": {MaxTasks: -1}, "running": {MaxRunning: -1},
 	} {
 		panics(what, func() { tasks.NewServer(s, o) })
 	}

@@ -25,7 +25,7 @@ func errNoTool(tool string) *mcp.Error {
 // runs again if its tool is [ToolOptions.Restartable], and fails otherwise.
 //
 // Other servers that share the store keep their tasks. Later, the server takes over the tasks of
-// each server whose lease ends, in the same way. For the first minute it takes over no running
+// each server whose lease ends, in the same way. For the time of a lease it takes over no running
 // tasks, since a store may have lost only its leases.
 //
 // Call Recover once, after the tools are registered and before the server serves. It returns an

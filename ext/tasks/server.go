@@ -41,6 +41,10 @@ type Options struct {
 	// MaxRunningPerPrincipal is the limit for a principal. Default: three quarters of MaxRunning,
 	// rounded up.
 	MaxRunningPerPrincipal int
+	// Lease is how long a server may fail to reach a [SharedStore] before other servers take over its
+	// tasks: 6 seconds to 1 hour, longer than a restart or a failover of the store. All servers of a
+	// store must use the same time. Default: 1 minute.
+	Lease time.Duration
 	// Logger receives internal errors. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -57,6 +61,7 @@ func (o *Options) fillDefaults() {
 	o.MaxBytesPerPrincipal = cmp.Or(o.MaxBytesPerPrincipal, (o.MaxBytes+3)/4)
 	o.MaxRunning = cmp.Or(o.MaxRunning, 256)
 	o.MaxRunningPerPrincipal = cmp.Or(o.MaxRunningPerPrincipal, o.MaxRunning-o.MaxRunning/4)
+	o.Lease = cmp.Or(o.Lease, leaseTime)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 }
 
@@ -69,6 +74,9 @@ func (o *Options) validate() error {
 		if n < 0 {
 			return fmt.Errorf("%s is %d, want a positive number", name, n)
 		}
+	}
+	if o.Lease != 0 && (o.Lease < minLease || o.Lease > maxLease) {
+		return fmt.Errorf("Lease is %v, want %v to %v", o.Lease, minLease, maxLease)
 	}
 	return checkTimes(o.TTL, o.PollInterval)
 }
