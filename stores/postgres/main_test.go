@@ -36,6 +36,9 @@ const (
 var shared *server
 
 func TestMain(m *testing.M) {
+	if serveTasks() {
+		return
+	}
 	os.Exit(testhome.Main(m, func(m *testing.M) int {
 		var err error
 		if shared, err = newServer(); err != nil {
