@@ -25,8 +25,9 @@
 //
 // Each operation may take [DefaultTimeout], plus a second for each 16 MiB of data. After three
 // failures in a row, the store refuses operations for a second, so callers do not wait for a server
-// that is down. In both cases, operations return [ErrUnavailable]. Errors contain the address of
-// the server and never the password.
+// that is down. In both cases, operations return [ErrUnavailable]. In a Cluster, the store tries each
+// operation, because other nodes work. Errors contain the address of the server and never the
+// password.
 //
 // Changes of sessions and messages of a bus arrive on a second connection. When this connection
 // breaks and the server answers again, every session counts as changed, and messages may be lost.

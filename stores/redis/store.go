@@ -177,7 +177,8 @@ func (s *Store) checkEviction(ctx context.Context) error {
 type urgent struct{}
 
 // do runs an operation that transfers size bytes. A reply of nil is no error. The operation counts
-// for the breaker unless the context of the caller ended.
+// for the breaker unless the context of the caller ended. In a Cluster the breaker refuses nothing,
+// because other nodes work while a node fails.
 func (s *Store) do(ctx context.Context, op string, size int,
 	run func(ctx context.Context) rueidis.RedisResult) (rueidis.RedisMessage, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -187,7 +188,7 @@ func (s *Store) do(ctx context.Context, op string, size int,
 		return rueidis.RedisMessage{}, ErrClosed
 	}
 	begin := time.Now()
-	if !s.breaker.allow(begin) && ctx.Value(urgent{}) == nil {
+	if !isCluster(s.client) && !s.breaker.allow(begin) && ctx.Value(urgent{}) == nil {
 		return rueidis.RedisMessage{}, fmt.Errorf("%w: %s: %s: not tried, after %d failures in a row",
 			ErrUnavailable, s.server, op, breakerFailures)
 	}

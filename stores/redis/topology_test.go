@@ -21,26 +21,7 @@ import (
 
 // Every store works in a Cluster: no operation uses keys of two slots.
 func TestCluster(t *testing.T) {
-	var nodes []*server
-	for range 3 {
-		nodes = append(nodes, startServer(t, "--cluster-enabled", "yes", "--cluster-port", freePort(),
-			"--cluster-node-timeout", "20000"))
-	}
-	for i, node := range nodes {
-		from, to := i*5462, min((i+1)*5462, 16384)-1
-		command(t, node.url(), "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(from), fmt.Sprint(to))
-		command(t, nodes[0].url(), "CLUSTER", "MEET", "127.0.0.1", node.port, node.args[3])
-	}
-	for _, node := range nodes {
-		await(t, func() error {
-			reply := command(t, node.url(), "CLUSTER", "INFO")
-			info, err := reply.ToString()
-			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_known_nodes:3") {
-				return fmt.Errorf("the cluster is not ready: %w: %s", err, info)
-			}
-			return nil
-		})
-	}
+	nodes := startCluster(t, 3, "--cluster-node-timeout", "20000")
 	url := nodes[0].url() + "?addr=127.0.0.1:" + nodes[1].port
 	s := open(t, url, calm())
 	for i := range 20 { // keys in several slots
@@ -52,22 +33,61 @@ func TestCluster(t *testing.T) {
 	runReplicas(t, url)
 }
 
+// clusterSlots is the number of slots of each of three masters; the last master has fewer.
+const clusterSlots = 5462
+
+// startCluster starts a Cluster of three masters and other nodes without slots.
+func startCluster(t *testing.T, n int, args ...string) (nodes []*server) {
+	t.Helper()
+	for range n {
+		all := append([]string{"--cluster-enabled", "yes", "--cluster-port", freePort()}, args...)
+		nodes = append(nodes, startServer(t, all...))
+	}
+	for i, node := range nodes {
+		if from := i * clusterSlots; i < 3 {
+			to := min(from+clusterSlots, 16384) - 1
+			command(t, node.url(), "CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(from), fmt.Sprint(to))
+		}
+		command(t, nodes[0].url(), "CLUSTER", "MEET", "127.0.0.1", node.port, node.args[3])
+	}
+	for _, node := range nodes {
+		awaitText(t, node, []string{"cluster_state:ok", fmt.Sprintf("cluster_known_nodes:%d\r", n)}, "CLUSTER", "INFO")
+	}
+	return nodes
+}
+
+// awaitText waits until the reply of a command contains all texts.
+func awaitText(t *testing.T, s *server, texts []string, args ...string) {
+	t.Helper()
+	await(t, func() error {
+		reply := command(t, s.url(), args...)
+		got, err := reply.ToString()
+		for _, text := range texts {
+			if !strings.Contains(got, text) {
+				return fmt.Errorf("%v lacks %q: %w: %s", args, text, err, got)
+			}
+		}
+		return err
+	})
+}
+
 func TestSentinel(t *testing.T) {
-	master := startServer(t)
-	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := "sentinel monitor main 127.0.0.1 " + master.port + " 1\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sentinel := &server{program: master.program, port: freePort()}
-	sentinel.command = []string{config, "--sentinel", "--bind", "127.0.0.1", "--port", sentinel.port}
-	if err := sentinel.start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(sentinel.kill)
-	url := sentinel.url() + "?master_set=main"
+	url := startSentinel(t, startServer(t)).url() + "?master_set=main"
 	useAll(t, open(t, url, calm()))
 	runReplicas(t, url)
+}
+
+// startSentinel starts a Sentinel of a master, with further lines of its configuration.
+func startSentinel(t *testing.T, master *server, lines ...string) *server {
+	t.Helper()
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	text := "sentinel monitor main 127.0.0.1 " + master.port + " 1\n" + strings.Join(lines, "\n") + "\n"
+	must(t, os.WriteFile(config, []byte(text), 0o600))
+	sentinel := &server{program: master.program, port: freePort()}
+	sentinel.command = []string{config, "--sentinel", "--bind", "127.0.0.1", "--port", sentinel.port}
+	must(t, sentinel.start())
+	t.Cleanup(sentinel.kill)
+	return sentinel
 }
 
 func TestTLS(t *testing.T) {
