@@ -5,6 +5,7 @@ package hosterr
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -102,7 +103,8 @@ func (e *Error) detail(incident string) json.RawMessage {
 	b = jsonscan.AppendQuote(append(b, `,"server":`...), e.Server)
 	b = fmt.Appendf(b, `,"mayHaveRun":%t`, e.MayHaveRun)
 	if e.RetryAfter > 0 {
-		b = fmt.Appendf(b, `,"retryAfterMs":%d`, e.RetryAfter.Milliseconds())
+		ms := math.Ceil(float64(e.RetryAfter) / float64(time.Millisecond)) // never before the limit permits it
+		b = fmt.Appendf(b, `,"retryAfterMs":%.0f`, ms)
 	}
 	if incident != "" {
 		b = jsonscan.AppendQuote(append(b, `,"id":`...), incident)
