@@ -49,13 +49,14 @@ type memoryLimits struct {
 	taken     map[string]state.Lease
 	processes map[string]time.Time
 	leases    int // calls of Lease
+	takes     int // calls of Take
 }
 
 func (c *limitClient) Take(
-	ctx context.Context, key string, every time.Duration, burst int,
-) (left int, wait time.Duration, err error) {
+	ctx context.Context, key string, every time.Duration, burst, n int,
+) (taken, left int, wait time.Duration, err error) {
 	if err := c.enter(ctx); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	defer c.mu.Unlock()
 	now, size := time.Now(), every*time.Duration(burst)
@@ -63,12 +64,14 @@ func (c *limitClient) Take(
 	if full.Before(now) {
 		full = now
 	}
-	full = full.Add(every)
-	if wait := full.Add(-size).Sub(now); wait > 0 {
-		return 0, wait, nil
+	c.takes++
+	tokens := int((size - full.Sub(now)) / every)
+	if tokens == 0 {
+		return 0, 0, full.Add(every - size).Sub(now), nil
 	}
-	put(&c.full, key, full)
-	return int((size - full.Sub(now)) / every), 0, nil
+	taken = min(n, tokens)
+	put(&c.full, key, full.Add(every*time.Duration(taken)))
+	return taken, tokens - taken, 0, nil
 }
 
 func put[V any](m *map[string]V, key string, value V) {

@@ -19,6 +19,7 @@ func RunLimits(t *testing.T, open func(t *testing.T) (a, b state.LimitStore)) {
 	run(t, open, map[string]func(t *testing.T, a, b state.LimitStore){
 		"a bucket contains its burst":              limitsBurst,
 		"a bucket fills":                           limitsRefill,
+		"several tokens are taken at once":         limitsBatches,
 		"concurrent users take no token twice":     limitsConcurrent,
 		"leases do not exceed a budget":            limitsLeases,
 		"a budget begins again with a period":      limitsPeriod,
@@ -42,13 +43,13 @@ func limitsBurst(t *testing.T, a, b state.LimitStore) {
 	const burst = 5
 	for _, key := range []string{"a", "A", "}{a}", "a:b", "a\x00\xff", strings.Repeat("k", 1<<16)} {
 		for n := range burst {
-			left, wait, err := []state.LimitStore{a, b}[n%2].Take(t.Context(), key, time.Hour, burst)
-			if left != burst-n-1 || wait != 0 || err != nil {
+			taken, left, wait, err := []state.LimitStore{a, b}[n%2].Take(t.Context(), key, time.Hour, burst, 1)
+			if taken != 1 || left != burst-n-1 || wait != 0 || err != nil {
 				t.Errorf("token %d of %.10q: got %d left, wait %v, %v", n+1, key, left, wait, err)
 			}
 		}
-		left, wait, err := b.Take(t.Context(), key, time.Hour, burst)
-		if left != 0 || wait < time.Hour-patience || wait > time.Hour || err != nil {
+		taken, left, wait, err := b.Take(t.Context(), key, time.Hour, burst, 1)
+		if taken != 0 || left != 0 || wait < time.Hour-patience || wait > time.Hour || err != nil {
 			t.Errorf("a token of the empty bucket %.10q: got %d left, wait %v, %v", key, left, wait, err)
 		}
 	}
@@ -58,7 +59,7 @@ func limitsRefill(t *testing.T, a, b state.LimitStore) {
 	const every, burst, rounds, imprecision = 20 * time.Millisecond, 3, 10, time.Millisecond
 	begin, taken := time.Now(), 0
 	until(t, "the bucket to fill", func() bool {
-		_, wait, err := []state.LimitStore{a, b}[taken%2].Take(t.Context(), "a", every, burst)
+		_, _, wait, err := []state.LimitStore{a, b}[taken%2].Take(t.Context(), "a", every, burst, 1)
 		must(t, err)
 		if wait == 0 {
 			taken++
@@ -72,15 +73,30 @@ func limitsRefill(t *testing.T, a, b state.LimitStore) {
 	}
 }
 
+func limitsBatches(t *testing.T, a, b state.LimitStore) {
+	const every, burst = time.Hour, 10
+	want := func(s state.LimitStore, n, taken, left int) {
+		t.Helper()
+		gotTaken, gotLeft, wait, err := s.Take(t.Context(), "a", every, burst, n)
+		if gotTaken != taken || gotLeft != left || (taken == 0) != (wait > 0) || wait > every || err != nil {
+			t.Errorf("%d tokens: %d were taken, %d are left, wait %v, %v; want %d and %d",
+				n, gotTaken, gotLeft, wait, err, taken, left)
+		}
+	}
+	want(a, 4, 4, 6)
+	want(b, 1, 1, 5)
+	want(b, 4, 4, 1)
+	want(a, 4, 1, 0)
+	want(b, 4, 0, 0)
+}
+
 func limitsConcurrent(t *testing.T, a, b state.LimitStore) {
 	const tokens, units, each = 100, 1000, 3
 	var taken, leased atomic.Int64
 	concurrently(a, b, func(_ int, s state.LimitStore) {
 		for range each {
-			_, wait, err := s.Take(t.Context(), "a", time.Hour, tokens)
-			if err == nil && wait == 0 {
-				taken.Add(1)
-			}
+			n, _, _, err := s.Take(t.Context(), "a", time.Hour, tokens, 7)
+			taken.Add(int64(n))
 			l, err2 := s.Lease(t.Context(), "a", longPeriod, units, 7)
 			leased.Add(l.Units)
 			if err != nil || err2 != nil {
@@ -174,10 +190,10 @@ func limitsLeave(t *testing.T, a, b state.LimitStore) {
 	joined(t, a, "a", longIdle)
 	joined(t, b, "b", longIdle)
 	joined(t, b, "b", 0)
-	_, _, err := a.Take(t.Context(), "time", 20*time.Millisecond, 1)
+	_, _, _, err := a.Take(t.Context(), "time", 20*time.Millisecond, 1, 1)
 	must(t, err)
 	until(t, "the next token", func() bool { // in the time of the store
-		_, wait, err := a.Take(t.Context(), "time", 20*time.Millisecond, 1)
+		_, _, wait, err := a.Take(t.Context(), "time", 20*time.Millisecond, 1, 1)
 		must(t, err)
 		return wait == 0
 	})
@@ -187,7 +203,7 @@ func limitsLeave(t *testing.T, a, b state.LimitStore) {
 }
 
 func limitsCanceled(t *testing.T, a, b state.LimitStore) {
-	_, _, take := a.Take(ended(t), "a", time.Hour, 2)
+	_, _, _, take := a.Take(ended(t), "a", time.Hour, 2, 1)
 	_, lease := a.Lease(ended(t), "a", longPeriod, 2, 1)
 	_, _, join := a.Join(ended(t), "a", longIdle)
 	back := a.Return(ended(t), "a", state.Lease{})
@@ -196,7 +212,7 @@ func limitsCanceled(t *testing.T, a, b state.LimitStore) {
 			wantCanceled(t, name, err)
 		}
 	}
-	if _, wait, err := b.Take(t.Context(), "a", time.Hour, 2); wait != 0 || err != nil {
+	if _, _, wait, err := b.Take(t.Context(), "a", time.Hour, 2, 1); wait != 0 || err != nil {
 		t.Errorf("the next token: wait %v, %v", wait, err)
 	}
 }

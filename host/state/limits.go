@@ -12,10 +12,12 @@ import (
 //
 // Package stores/redis contains a LimitStore. Package storetest tests implementations.
 type LimitStore interface {
-	// Take takes a token from the bucket of a key. A bucket gets a token each time that every has passed,
-	// and never contains more than burst tokens, which a new bucket does. Take returns the number of
-	// tokens that are left. If there is no token, wait is the time until there is.
-	Take(ctx context.Context, key string, every time.Duration, burst int) (left int, wait time.Duration, err error)
+	// Take takes n tokens from the bucket of a key, or all tokens that are left if there are fewer. A
+	// bucket gets a token each time that every has passed, and never contains more than burst tokens,
+	// which a new bucket does. Take returns the numbers of tokens that it took and that are left. If it
+	// took none, wait is the time until there is a token.
+	Take(ctx context.Context, key string, every time.Duration, burst, n int) (
+		taken, left int, wait time.Duration, err error)
 	// Lease takes n units of a budget, or all units that are left if there are fewer. A budget contains
 	// limit units in each period; the first period begins at the start of 1970, UTC.
 	Lease(ctx context.Context, key string, period time.Duration, limit, n int64) (Lease, error)

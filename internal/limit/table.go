@@ -32,6 +32,7 @@ func Per(count int, span time.Duration, burst int) Rate {
 type bucket struct {
 	tokens *rate.Limiter
 	taken  []time.Time // the last events of a strict rate, oldest first; at most Burst
+	held   int         // tokens that Spend may take
 }
 
 func newBucket(r Rate) *bucket {
@@ -118,12 +119,28 @@ func (t *Table[K, G]) GiveBack(key K, r Rate, n int) {
 	t.bucket(key, r).giveBack(r, n, time.Now())
 }
 
-// Set sets the tokens in the bucket of a key, at most the burst of the rate.
-func (t *Table[K, G]) Set(key K, r Rate, left int) {
+// Set sets the tokens in the bucket of a key, at most the burst of the rate, and how many of them Spend
+// may take.
+func (t *Table[K, G]) Set(key K, r Rate, left, held int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b, now := t.bucket(key, r), time.Now()
 	b.tokens.AllowN(now, int(b.tokens.TokensAt(now))-left)
+	b.held = held
+}
+
+// Spend takes n of the tokens that the bucket of a key holds for Spend, and reports whether there were as
+// many and at least one.
+func (t *Table[K, G]) Spend(key K, n int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	b := t.buckets.Get(key)
+	if b == nil || b.held < max(n, 1) {
+		return false
+	}
+	b.held -= n
+	b.tokens.AllowN(time.Now(), n)
+	return true
 }
 
 // Add adds the bucket of a key unless the table contains it.

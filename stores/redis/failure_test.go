@@ -263,7 +263,7 @@ func record(id string) tasks.Record {
 
 func useLimits(t testing.TB, s state.LimitStore) {
 	t.Helper()
-	if left, wait, err := s.Take(t.Context(), "ann", time.Hour, 3); left != 2 || wait != 0 || err != nil {
+	if _, left, wait, err := s.Take(t.Context(), "ann", time.Hour, 3, 1); left != 2 || wait != 0 || err != nil {
 		t.Fatalf("Take returned %d, %v, %v", left, wait, err)
 	}
 	l, err := s.Lease(t.Context(), "ann", 24*time.Hour, 100, 3)

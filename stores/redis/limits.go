@@ -29,15 +29,15 @@ func (s limitStore) key(kind, key string) []string {
 	return []string{s.opts.Prefix + ":" + kind + ":{" + digest(key) + "}"}
 }
 
-// Take takes a token. The server counts microseconds, so a rate of more than a million tokens a second is no
+// Take takes tokens. The server counts microseconds, so a rate of more than a million tokens a second is no
 // limit.
 func (s limitStore) Take(
-	ctx context.Context, key string, every time.Duration, burst int,
-) (left int, wait time.Duration, err error) {
-	reply, err := s.eval(ctx, "take token", scriptLimitTake, 0, s.key("rate", key),
-		strconv.FormatFloat(float64(every)/float64(time.Microsecond), 'f', 3, 64), strconv.Itoa(burst))
-	n, err := s.integers(reply, err, 2)
-	return int(n[0]), time.Duration(n[1]) * time.Microsecond, err
+	ctx context.Context, key string, every time.Duration, burst, n int,
+) (taken, left int, wait time.Duration, err error) {
+	reply, err := s.eval(ctx, "take tokens", scriptLimitTake, 0, s.key("rate", key),
+		strconv.FormatFloat(float64(every)/float64(time.Microsecond), 'f', 3, 64), strconv.Itoa(burst), strconv.Itoa(n))
+	all, err := s.integers(reply, err, 3)
+	return int(all[0]), int(all[1]), time.Duration(all[2]) * time.Microsecond, err
 }
 
 // Lease takes units of a budget. A period must consist of whole seconds.

@@ -1,20 +1,26 @@
 package redis_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
 
 // The keys of limits do not contain names of principals, and are deleted when they have no effect any more.
 func TestKeysOfLimitsExpire(t *testing.T) {
 	s := openPrefix(t, "limit").Limits()
-	if _, _, err := s.Take(t.Context(), "secret name", 100*time.Millisecond, 3); err != nil {
+	if _, _, _, err := s.Take(t.Context(), "secret name", 100*time.Millisecond, 3, 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Lease(t.Context(), "secret name", time.Second, 100, 3); err != nil {
@@ -60,7 +66,7 @@ func TestLimitsAfterTheClockWentBack(t *testing.T) {
 	s := openPrefix(t, "clock").Limits()
 	take := func() time.Duration {
 		t.Helper()
-		_, wait, err := s.Take(t.Context(), "a", time.Minute, 2)
+		_, _, wait, err := s.Take(t.Context(), "a", time.Minute, 2, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,20 +98,68 @@ func TestLimitsAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
+// Calls of a caller below a rate with a large burst do not send a command each.
+func TestRatesOfCallsInBatches(t *testing.T) {
+	const calls, batch, rates, patchbay = 1000, 2000 / 32, 2, `{"limits": {"perTool": "1000/s burst 2000"}}`
+	server := startServer(t)
+	const servers = `{"s": {"url": "https://s.example/mcp"}}`
+	file, err := config.Parse([]byte(`{"mcpServers": ` + servers + `, "patchbay": ` + patchbay + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mcp.NewServer("s", "1", nil)
+	mcp.AddTool(s, &mcp.Tool{Name: "tool"}, func(context.Context, struct{}) (string, error) { return "done", nil })
+	h, err := host.Open(t.Context(), file, &host.Options{Limits: open(t, server.url(), calm()).Limits(),
+		Logger: slog.New(slog.DiscardHandler),
+		Dial:   func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s), nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	ann := &policy.Caller{Principal: &mcp.Principal{Subject: "ann"}}
+	c, err := mcp.Connect(t.Context(), mcp.InMemory(h.For(ann)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	command(t, server.url(), "CONFIG", "RESETSTAT")
+	for range calls {
+		if res, err := c.CallTool(t.Context(), "s__tool", nil); err != nil || res.IsError {
+			t.Fatalf("got %+v, %v", res, err)
+		}
+	}
+	text := command(t, server.url(), "INFO", "commandstats")
+	stats, err := text.ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, line := range strings.Split(stats, "\r\n") {
+		var n int
+		if name, rest, _ := strings.Cut(line, ":calls="); strings.HasPrefix(name, "cmdstat_eval") {
+			_, _ = fmt.Sscan(rest, &n)
+		}
+		commands += n
+	}
+	if most := 2 * rates * calls / batch; commands == 0 || commands > most {
+		t.Errorf("%d calls sent %d scripts, want 1 to %d:\n%s", calls, commands, most, stats)
+	}
+}
+
 // Without a server, limits fail in bounded time, so that a process can admit its share.
 func TestLimitsWithoutAServer(t *testing.T) {
 	server := startServer(t)
 	limits := open(t, server.url(), &redis.Options{Timeout: time.Second}).Limits()
 	await(t, func() error {
-		_, _, err := limits.Take(t.Context(), "a", time.Hour, 2)
+		_, _, _, err := limits.Take(t.Context(), "a", time.Hour, 2, 1)
 		return err
 	})
 	command(t, server.url(), "CLIENT", "PAUSE", strconv.Itoa(int(patience.Milliseconds())), "ALL")
 	begin := time.Now()
 	for range 100 {
-		if left, wait, err := limits.Take(t.Context(), "a", time.Hour, 2); left != 0 || wait != 0 ||
-			!errors.Is(err, redis.ErrUnavailable) {
-			t.Fatalf("Take of a paused server returned %d, %v, %v", left, wait, err)
+		taken, left, wait, err := limits.Take(t.Context(), "a", time.Hour, 2, 1)
+		if taken != 0 || left != 0 || wait != 0 || !errors.Is(err, redis.ErrUnavailable) {
+			t.Fatalf("Take of a paused server returned %d, %d, %v, %v", taken, left, wait, err)
 		}
 		l, err := limits.Lease(t.Context(), "a", 24*time.Hour, 2, 1)
 		if l.Units != 0 || !errors.Is(err, redis.ErrUnavailable) {

@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// leaseParts is the number of parts of a budget that processes lease. With fewer parts, a process
-	// that is killed takes more of a budget with it; with more parts, more requests wait for the store.
+	// leaseParts is the number of parts of a budget or a burst that processes lease. With fewer parts, a
+	// process that is killed takes more of a budget with it; with more parts, more requests wait for the
+	// store.
 	leaseParts = 32
 	// budgetPeriod begins at midnight UTC.
 	budgetPeriod = 24 * time.Hour
 	// maxBudgets limits the budgets in memory, two for each caller; the rests of others are returned.
 	maxBudgets = 20_000
-	// budgetTimeout limits the time of leasing a part, and of returning all rests.
-	budgetTimeout = 5 * time.Second
+	// leaseTimeout limits the time of leasing a part, and of returning all rests.
+	leaseTimeout = 5 * time.Second
 )
 
 // A lender lends parts of budgets: a [state.LimitStore], or the state of the host.
@@ -147,7 +148,7 @@ const unanswered = -1
 // error is that of the lender if the process does not know how much of the budget it used before it started.
 func (b *budgets) lease(ctx context.Context, key budgetKey, limit, needed int64) (units int64, err error) {
 	return b.leasing.Do(ctx, key, func(ctx context.Context) (int64, error) {
-		ctx, cancel := context.WithTimeout(ctx, budgetTimeout)
+		ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 		defer cancel()
 		b.mu.Lock()
 		used := *b.todayLocked(key)
@@ -241,7 +242,7 @@ func (b *budgets) giveBack(ctx context.Context) {
 
 // close returns the rests of all budgets.
 func (b *budgets) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), budgetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
 	defer cancel()
 	b.mu.Lock()
 	b.by.All(b.evict)

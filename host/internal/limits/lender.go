@@ -90,7 +90,7 @@ func (s *stateLender) change(ctx context.Context, key string, f func(now *lent))
 
 // prune deletes the entries of former periods.
 func (s *stateLender) prune(period int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), budgetTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
 	defer cancel()
 	for e, err := range s.state.List(ctx, stateBudget) {
 		if err != nil {

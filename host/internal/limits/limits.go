@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/internal/limit"
+	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -44,6 +45,7 @@ type Options struct {
 type Limits struct {
 	opts    Options
 	rates   *limit.Table[rateKey, rateGroup] // as the store of limits last reported them, if there is a store
+	taking  singleflight.Group[rateKey, time.Duration]
 	budgets *budgets
 	state   *stateLender
 	shared  *shared

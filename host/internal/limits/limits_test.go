@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,4 +114,55 @@ func TestRefusalsOfAQueueNameTheSetting(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A slowStore gives a batch to each Take when it is released.
+type slowStore struct {
+	state.LimitStore
+	takes   atomic.Int32
+	release chan struct{}
+}
+
+func (s *slowStore) Take(_ context.Context, _ string, _ time.Duration, _, n int) (
+	taken, left int, wait time.Duration, err error,
+) {
+	s.takes.Add(1)
+	<-s.release
+	return n, n, 0, nil
+}
+
+func (s *slowStore) Join(context.Context, string, time.Duration) (place, processes int, err error) {
+	return 0, 1, nil
+}
+
+// Requests that need a batch at the same time wait for a single command of the store. With a small rate, each request
+// sends its own command.
+func TestConcurrentRequestsShareABatch(t *testing.T) {
+	for burst, want := range map[int]int32{640: 1, 63: 20} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &slowStore{release: make(chan struct{})}
+			settings := &config.CallerLimits{PerCaller: config.Rate{Count: 1, Per: time.Hour, Burst: burst}}
+			l := limits.New(limits.Options{State: &state.Memory{}, Shared: store, Logger: slog.New(slog.DiscardHandler),
+				Settings: func() *config.CallerLimits { return settings }})
+			defer l.Close()
+			s := l.NewServer("a", &config.ServerSettings{})
+			var work sync.WaitGroup
+			for range 20 {
+				work.Go(func() {
+					if err := l.Check(t.Context(), call(s, "ann", "{}")); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			if n := store.takes.Load(); n != want {
+				t.Errorf("20 requests of a burst of %d sent %d commands, want %d", burst, n, want)
+			}
+			close(store.release)
+			work.Wait()
+			if n := store.takes.Load(); n != want {
+				t.Errorf("20 requests of a burst of %d sent %d commands in all, want %d", burst, n, want)
+			}
+		})
+	}
 }
