@@ -322,6 +322,48 @@ func TestProcessesWithAStoreServeWhileTheyEnd(t *testing.T) {
 	}
 }
 
+// A process that waits for the end of a call refuses connections, so that a load balancer uses another process.
+func TestProcessWithAStoreRefusesConnectionsBeforeItsEnd(t *testing.T) {
+	freshState(t)
+	_, store := startRedis(t)
+	f := startFleet(t, "serve", "--insecure-no-auth", "--quiet", "--store", store)
+	asked := make(chan struct{})
+	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport("http://"+f.addrs[0]+endpoint, nil), &mcp.ClientOptions{
+		Revision: "2025-11-25",
+		Elicit: func(ctx context.Context, _ *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+			close(asked)
+			<-ctx.Done() // no answer
+			return nil, ctx.Err()
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	called := make(chan error, 1)
+	go func() {
+		_, err := mcp.CallTool[string](t.Context(), c, "greet", map[string]any{})
+		called <- err
+	}()
+	<-asked
+	f.processes[0].signal(syscall.SIGTERM)
+	eventually(t, func() error {
+		if dial(f.addrs[0]) == nil {
+			return errors.New("the process accepts connections")
+		}
+		return nil
+	})
+	select {
+	case err := <-called:
+		t.Errorf("the call ended before the connections were refused: %v", err)
+	default:
+	}
+	<-f.processes[0].exited
+	f.processes[0].exited <- nil
+	if err := <-called; err == nil {
+		t.Error("the call that nobody answered succeeded")
+	}
+}
+
 // A change in one process notifies the clients of all processes, and tasks run in one process only.
 func TestProcessesWithAStoreShareChangesAndTasks(t *testing.T) {
 	freshState(t)

@@ -191,8 +191,8 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	key := cmdutil.HTTPKey(f, o.NoAuth)
 	err = announce(f.IO.Out.W, address, key)
 	if err == nil {
-		err = mcphttp.Serve(stores.Serving(ctx), listener, connect.Endpoint, h, connect.NameEndpoint(address),
-			cmdutil.RequireKey(key))
+		serving, l := stores.Serving(ctx, listener)
+		err = mcphttp.Serve(serving, l, connect.Endpoint, h, connect.NameEndpoint(address), cmdutil.RequireKey(key))
 	}
 	return errors.Join(err, d.end())
 }

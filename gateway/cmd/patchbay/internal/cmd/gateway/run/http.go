@@ -77,7 +77,7 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	defer serveAdmin(ctx, f, g, gw)()
 	announceGateway(f, g, gatewayBase(settings, l.Addr()), key)
 	defer serveConsole(ctx)()
-	return gw.Serve(g.Config.Stores.Serving(ctx), l)
+	return gw.Serve(g.Config.Stores.Serving(ctx, l))
 }
 
 // runningAdvice returns a clause that names the running gateway of the configuration, or "".
