@@ -429,6 +429,9 @@ func TestGatewaysWithAStoreServeEachRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startFleet(t, "gateway", "--config", file)
+	for line := ""; !strings.Contains(line, "keys new me --all-servers --config "+file); {
+		line = f.processes[0].readLine() // the hint contains the configuration, which names the store
+	}
 	key := func(name string) http.Header {
 		var created struct{ Key string }
 		out := mustRun(t, "gateway", "keys", "new", name, "--all-servers", "--json", "--config", file)

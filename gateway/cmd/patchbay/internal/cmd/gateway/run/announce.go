@@ -93,8 +93,8 @@ func announceGateway(f *cmdutil.Factory, g *Run, base, key string) {
 	f.Observe.AnnounceOps(g.observed)
 	if key != "" && !f.IO.Out.Terminal {
 		f.IO.Out.Printf("Clients need a key, in the header Authorization: Bearer KEY. It is stored in\n%s.\n"+
-			"Create one for your clients, with their configuration: patchbay gateway keys new me --all-servers",
-			term.CleanLine(where.String()))
+			"Create one for your clients, with their configuration: patchbay gateway keys new me --all-servers%s",
+			term.CleanLine(where.String()), flagsOf(f))
 		return
 	}
 	overHTTP := cmdutil.ConfigEntry{Type: "http", URL: address}

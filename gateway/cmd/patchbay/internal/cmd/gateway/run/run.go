@@ -100,8 +100,8 @@ func ReportServers(ctx context.Context, f *cmdutil.Factory, g *Run) (stop func()
 				continue
 			case e.Pending != "":
 				f.IO.Err.Printf("patchbay: a request for server %s waits for approval: see \"patchbay gateway "+
-					"pending\", then \"patchbay gateway approve %s\" or deny",
-					term.Shorten(term.CleanLine(e.Server), term.MaxNameShown), e.Pending)
+					"pending%[3]s\", then \"patchbay gateway approve %[2]s%[3]s\" or deny",
+					term.Shorten(term.CleanLine(e.Server), term.MaxNameShown), e.Pending, flagsOf(f))
 				continue
 			case e.IsReload():
 				reportReload(f, g, e)
@@ -123,6 +123,17 @@ func ReportServers(ctx context.Context, f *cmdutil.Factory, g *Run) (stop func()
 		cancel()
 		<-done
 	}
+}
+
+// flagsOf returns the flags by which commands beside this gateway use its configuration and its state.
+func flagsOf(f *cmdutil.Factory) (flags string) {
+	if f.Flags.Config != "" {
+		flags = " --config " + term.ShellWord(f.Flags.Config)
+	}
+	for _, store := range f.Flags.Store {
+		flags += " --store " + term.ShellWord(store)
+	}
+	return flags
 }
 
 // StdioCommand returns the command line that serves the same on stdio, in any directory.
