@@ -1,20 +1,24 @@
 package gatewayconfig
 
 import (
+	"cmp"
 	"errors"
 	"net/url"
-	"regexp"
 	"strings"
-)
 
-// storeVariable matches a variable in the text of a store.
-var storeVariable = regexp.MustCompile(`\$\{[^}]*\}`)
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+)
 
 // CheckStore returns an error for a store that no [Settings].Store may contain. The error does not
 // contain the text, which may contain a password.
 func CheckStore(text string) error {
-	const digit = "1" // replaces a variable, also in a port
-	plain := storeVariable.ReplaceAllString(text, digit)
+	// A digit in the text itself, such as a password, differs from one of the digits.
+	return cmp.Or(checkStore(text, "1"), checkStore(text, "2"))
+}
+
+// checkStore checks a store with its variables replaced by a digit, which is valid in a port too.
+func checkStore(text, digit string) error {
+	plain := netx.ReplaceVariables(text, func(string) string { return digit })
 	if path, ok := strings.CutPrefix(plain, "bolt:"); ok && path != "" || plain == digit {
 		return nil
 	}

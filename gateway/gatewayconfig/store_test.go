@@ -18,7 +18,8 @@ func TestStoresContainNoPassword(t *testing.T) {
 	}
 	for _, invalid := range []string{"redis://:hunter2@redis:6379", "rediss://app:hunter2${X}@redis:6379", "", "bolt:",
 		"redis:hunter2", "http://hunter2", "redis://redis:6379?password=hunter2", "postgres://hunter2@db/patchbay",
-		"redis://:hunter2@%zz", "hunter2"} {
+		"redis://:hunter2@%zz", "hunter2", "redis://:1@h", "redis://:2@h", "redis://:%31@h:${PORT}", "redis://:12@h",
+		"rediss://app:1@h:${PORT}", "1", "2", "redis://:1${X}@h"} {
 		err := gatewayconfig.CheckStore(invalid)
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, want an error without the password", invalid, err)

@@ -1,9 +1,10 @@
-// Package netx recognizes hosts of this machine, ports and URLs.
+// Package netx recognizes hosts of this machine, ports, URLs and their variables.
 package netx
 
 import (
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -35,6 +36,13 @@ func ValidPort(text string) bool {
 func IsHTTP(u *url.URL) bool {
 	return (u.Scheme == "https" || u.Scheme == "http") && u.Hostname() != "" &&
 		(ValidPort(u.Port()) || u.Port() == "" && !strings.HasSuffix(u.Host, ":"))
+}
+
+var variable = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// ReplaceVariables replaces the variables of a URL, such as ${NAME}, by the results of a function.
+func ReplaceVariables(text string, replace func(variable string) string) string {
+	return variable.ReplaceAllStringFunc(text, replace)
 }
 
 // IsOrigin reports whether text is the URL of an origin that is safe to send secrets to: https, or http

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/vault"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
@@ -115,16 +115,13 @@ func (l *leaving) Close() error {
 	return l.Listener.Close()
 }
 
-// storeVariable matches a variable in the text of a store.
-var storeVariable = regexp.MustCompile(`\$\{[^}]*\}`)
-
 // ExpandStore returns the URL of a store with its variables replaced. A value before the last @, such as a
 // password, is percent-encoded, so that it may contain any character.
 func ExpandStore(ctx context.Context, f *cmdutil.Factory, c *Config, text string) (string, error) {
 	err := gatewayconfig.CheckStore(text)
 	host := strings.LastIndex(text, "@") + 1
 	end := 0 // of the previous variable
-	store := storeVariable.ReplaceAllStringFunc(text, func(variable string) string {
+	store := netx.ReplaceVariables(text, func(variable string) string {
 		begin := end + strings.Index(text[end:], variable)
 		end = begin + len(variable)
 		value, invalid := (&config.Server{URL: variable}).ExpandURL(ctx, LookupFor(ctx, f, c))
