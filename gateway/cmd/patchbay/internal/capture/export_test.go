@@ -30,7 +30,12 @@ func (r *Ring) Held() (size, frames int) {
 
 // Frames returns a function for frames of a connection.
 func (r *Ring) Frames(server string) func(mcp.Frame) {
-	return r.connection(server, "").frame
+	return r.FramesFor(server, "")
+}
+
+// FramesFor returns a function for frames of a connection of a caller.
+func (r *Ring) FramesFor(server, caller string) func(mcp.Frame) {
+	return r.connection(server, caller).frame
 }
 
 // WireText returns the text of an exchange in an event.

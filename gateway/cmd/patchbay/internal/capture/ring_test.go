@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,69 @@ func TestRingHoldsTheLatest(t *testing.T) {
 	}
 	if size, frames := ring.Held(); frames != 2*exchanges || size == 0 {
 		t.Errorf("got %d frames of %d bytes, want %d", frames, size, 2*exchanges)
+	}
+}
+
+// Exchanges with the same target at the same time keep their own servers, callers, methods and revisions.
+func TestInterleavedExchangesAreDistinct(t *testing.T) {
+	ring := capture.NewSmall(1000, 10<<20)
+	want := []string{""} // by id
+	var respond []func()
+	for _, server := range []string{"a", "b"} {
+		for _, caller := range []string{"", "ann", "bob"} {
+			for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+				take := ring.FramesFor(server, caller)
+				for n, method := range []string{"tools/call", "prompts/get", "tools/call"} {
+					id := jsonrpc.IntID(int64(n))
+					params := fmt.Sprintf(
+						`{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":%q}}`, revision)
+					take(mcp.Frame{Sent: true, Message: &jsonrpc.Message{ID: id, Method: method,
+						Params: json.RawMessage(params)}})
+					want = append(want, fmt.Sprint(server, caller, method, revision))
+					respond = append(respond, func() {
+						take(mcp.Frame{Message: &jsonrpc.Message{ID: id, Result: json.RawMessage("{}")}})
+					})
+				}
+			}
+		}
+	}
+	check := func(status string) {
+		t.Helper()
+		for _, x := range ring.Find(nil, 0, len(want)) {
+			if got := fmt.Sprint(x.Server, x.Caller, x.Method, x.Revision); got != want[x.ID] || x.Target != "t" ||
+				x.Status != status {
+				t.Errorf("%d: got %+v, want %s", x.ID, x, want[x.ID])
+			}
+		}
+	}
+	if n := len(ring.Find(nil, 0, 1000)); n != len(want)-1 {
+		t.Fatalf("got %d exchanges, want %d", n, len(want)-1)
+	}
+	check("")
+	for _, r := range slices.Backward(respond) {
+		r()
+	}
+	check("ok")
+}
+
+// The revision that a response names is the revision of its own exchange only.
+func TestRevisionsOfInterleavedExchanges(t *testing.T) {
+	ring := capture.NewSmall(10, 1<<20)
+	connections := []func(mcp.Frame){ring.Frames("srv"), ring.Frames("srv"), ring.Frames("srv")}
+	for _, take := range connections {
+		take(mcp.Frame{Sent: true, Message: &jsonrpc.Message{ID: jsonrpc.IntID(1), Method: "initialize",
+			Params: json.RawMessage("{}")}})
+	}
+	revisions := []string{"", "", ""}
+	for _, n := range []int{1, 0} { // the third waits
+		revisions[n] = fmt.Sprint("2025-06-1", n)
+		result := fmt.Sprintf(`{"protocolVersion":%q}`, revisions[n])
+		connections[n](mcp.Frame{Message: &jsonrpc.Message{ID: jsonrpc.IntID(1), Result: json.RawMessage(result)}})
+		for i, revision := range revisions {
+			if x, _, ok := ring.Get(uint64(i + 1)); !ok || x.Revision != revision || x.Method != "initialize" {
+				t.Errorf("after %s: exchange %d is %+v, want the revision %q", revisions[n], i+1, x, revision)
+			}
+		}
 	}
 }
 
