@@ -51,14 +51,16 @@ func (e *Exporters) clientOf(signal string) (*otlp.Client, error) {
 		return nil, err
 	}
 	if security != nil && endpoint.Scheme != "https" {
-		return nil, fmt.Errorf("invalid %s: must be an https URL, because a certificate is set", varEndpoint)
+		variable, _ := signalVariable(signal, varEndpoint)
+		return nil, fmt.Errorf("invalid %s: must be an https URL, because a certificate is set",
+			cmp.Or(variable, varEndpoint))
 	}
+	log := &exportLog{log: e.opts.Logger, what: strings.ToLower(signal), hide: hiding(header)}
 	header.Set("User-Agent", cmp.Or(header.Get("User-Agent"), e.opts.Service+"/"+e.opts.Version))
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig, transport.MaxResponseHeaderBytes = security, maxResponseHeader
-	log := &exportLog{log: e.opts.Logger, what: strings.ToLower(signal)}
 	return &otlp.Client{URL: endpoint.String(), Header: header, Gzip: compression == "gzip", Timeout: timeout,
-		Transport: transport, Over: e.over, Report: log.done}, nil
+		Transport: transport, Over: e.over, Ending: e.ending.Done(), Report: log.done}, nil
 }
 
 // endpointOf returns the URL of a collector: the URL for the signal as it is, or the path of the
@@ -102,8 +104,9 @@ func timeoutOf(signal string) (time.Duration, error) {
 // tlsOf returns the certificates that connections trust and present, nil for the defaults.
 func tlsOf(signal string) (*tls.Config, error) {
 	authority, authorityFile := signalVariable(signal, varCertificate)
-	_, certFile := signalVariable(signal, varClientCert)
-	_, keyFile := signalVariable(signal, varClientKey)
+	cert, certFile := signalVariable(signal, varClientCert)
+	key, keyFile := signalVariable(signal, varClientKey)
+	cert, key = cmp.Or(cert, varClientCert), cmp.Or(key, varClientKey)
 	if authorityFile == "" && certFile == "" && keyFile == "" {
 		return nil, nil
 	}
@@ -118,12 +121,12 @@ func tlsOf(signal string) (*tls.Config, error) {
 		}
 	}
 	if (certFile == "") != (keyFile == "") {
-		return nil, fmt.Errorf("invalid %s and %s: must be set together", varClientCert, varClientKey)
+		return nil, fmt.Errorf("invalid %s and %s: must be set together", cert, key)
 	}
 	if certFile != "" {
 		pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 		if err != nil {
-			return nil, fmt.Errorf("invalid %s or %s: %w", varClientCert, varClientKey, err)
+			return nil, fmt.Errorf("invalid %s or %s: %w", cert, key, err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}

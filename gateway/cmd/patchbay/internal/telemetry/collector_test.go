@@ -179,6 +179,8 @@ func TestInvalidVariablesOfCollectorsAreErrors(t *testing.T) {
 			"invalid OTEL_EXPORTER_OTLP_CERTIFICATE " + strconv.Quote(page) + ": must be a file with certificates"},
 		{"CLIENT_CERTIFICATE", page,
 			`invalid OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY: must be`},
+		{"TRACES_CLIENT_KEY", page,
+			`invalid OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY: must be`},
 		{"METRICS_TEMPORALITY_PREFERENCE", "Sometimes",
 			`invalid OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE "Sometimes": must be cumulative, delta or`},
 		{"METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "none",
@@ -208,12 +210,31 @@ func TestCertificatesNeedHTTPS(t *testing.T) {
 	if err := os.WriteFile(file, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	setVariables(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
-		"OTEL_EXPORTER_OTLP_CERTIFICATE": file})
-	_, err := telemetry.Start(t.Context(), options(&log{}))
-	const want = "invalid OTEL_EXPORTER_OTLP_ENDPOINT: must be an https URL, because a certificate is set"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	const general, traces = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	for _, test := range []struct{ variable, value, wrong string }{
+		{general, "http://127.0.0.1:1", general},
+		{traces, "http://127.0.0.1:1/v1/traces", traces},
+		{"OTEL_TRACES_EXPORTER", "otlp", general}, // whose default is not https
+	} {
+		setVariables(t, map[string]string{test.variable: test.value, "OTEL_EXPORTER_OTLP_CERTIFICATE": file})
+		t.Setenv("OTEL_METRICS_EXPORTER", "none")
+		_, err := telemetry.Start(t.Context(), options(&log{}))
+		want := "invalid " + test.wrong + ": must be an https URL, because a certificate is set"
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", test.variable, err, want)
+		}
+	}
+}
+
+// A collector whose response begins with a large header is hostile or no collector.
+func TestHeadersOfResponsesAreBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Large", strings.Repeat("x", 128<<10))
+	}))
+	defer server.Close()
+	text := exportWith(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL})
+	if strings.Count(text, "server response headers exceeded 65536 bytes") != 2 {
+		t.Errorf("log:\n%s", text)
 	}
 }
 

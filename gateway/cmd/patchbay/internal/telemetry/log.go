@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlp"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
+	"github.com/patchbay-mcp/patchbay/visible"
 )
 
 // An sdkLog receives the reports of the OpenTelemetry SDK. While it starts, it reports variables with
@@ -91,7 +94,7 @@ func (l *sdkLog) WithGroup(string) slog.Handler { return l }
 const maxError = 300
 
 func shorten(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = visible.EscapeAll(strings.Join(strings.Fields(text), " "))
 	if len(text) > maxError {
 		text = strings.ToValidUTF8(text[:maxError], "") + "…"
 	}
@@ -104,12 +107,31 @@ const reminder = 10 * time.Minute
 // An exportLog logs when exports begin to fail and when they succeed again.
 type exportLog struct {
 	log  *slog.Logger
-	what string // traces or metrics
+	what string            // traces or metrics
+	hide *strings.Replacer // of secrets
 
 	mu      sync.Mutex // guards the fields below
 	failed  int        // exports since the last success
 	logged  time.Time
 	partial time.Time // when a PartialError was logged
+}
+
+const minSecret = 4 // bytes; a shorter value, such as a number, also occurs in errors that repeat no header
+
+// hiding returns a Replacer of the values of headers, and of the credentials after the scheme of a value.
+func hiding(header http.Header) *strings.Replacer {
+	var secrets, pairs []string
+	for name := range header {
+		_, credentials, _ := strings.Cut(header.Get(name), " ")
+		secrets = append(secrets, header.Get(name), credentials)
+	}
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a secret may contain another
+	for _, secret := range secrets {
+		if len(secret) >= minSecret {
+			pairs = append(pairs, secret, "[hidden]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // done records the outcome of an export.
@@ -119,7 +141,8 @@ func (l *exportLog) done(err error) {
 	if partial := (*otlp.PartialError)(nil); errors.As(err, &partial) {
 		if time.Since(l.partial) >= reminder {
 			l.partial = time.Now()
-			l.log.Warn("telemetry: the collector accepted "+l.what+" with a warning", "warning", shorten(err.Error()))
+			l.log.Warn("telemetry: the collector accepted "+l.what+" with a warning", "warning",
+				shorten(l.hide.Replace(err.Error())))
 		}
 		err = nil
 	}
@@ -134,6 +157,6 @@ func (l *exportLog) done(err error) {
 		return
 	}
 	l.logged = time.Now()
-	l.log.Warn("telemetry: "+l.what+" are not exported, and will be sent again", "error", shorten(err.Error()),
-		"failed", l.failed)
+	l.log.Warn("telemetry: "+l.what+" are not exported, and are lost", "error",
+		shorten(l.hide.Replace(err.Error())), "failed", l.failed)
 }

@@ -54,6 +54,8 @@ type Exporters struct {
 	log    *sdkLog // nil without exporters
 	over   context.Context
 	giveUp context.CancelCauseFunc
+	ending context.Context // since Stop
+	end    context.CancelFunc
 	stop   []func(context.Context) error
 }
 
@@ -88,6 +90,7 @@ func Start(ctx context.Context, o *Options) (*Exporters, error) {
 		return e, nil
 	}
 	e.log = useLog(e.opts.Logger)
+	e.ending, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	e.over, e.giveUp = context.WithCancelCause(context.WithoutCancel(ctx))
 	res, err := describe(ctx, &e.opts)
 	if err == nil {
@@ -178,7 +181,8 @@ func (e *Exporters) prometheusReader() (sdkmetric.Reader, error) {
 	return otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo())
 }
 
-// Stop exports the remaining data, for at most the StopTimeout. Failures are logged.
+// Stop exports the remaining data, for at most the StopTimeout, without pauses between attempts. Failures are
+// logged.
 func (e *Exporters) Stop() {
 	if e.log == nil {
 		return
@@ -186,6 +190,7 @@ func (e *Exporters) Stop() {
 	timeout := cmp.Or(e.opts.StopTimeout, defaultStopTimeout)
 	timer := time.AfterFunc(timeout, func() { e.giveUp(errStopped) })
 	defer timer.Stop()
+	e.end()
 	var wait sync.WaitGroup
 	for _, stop := range e.stop {
 		wait.Go(func() {

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlptest"
@@ -174,12 +177,13 @@ func TestInvalidVariablesAreErrors(t *testing.T) {
 			`invalid OTEL_EXPORTER_OTLP_PROTOCOL "grpc": must be http/protobuf, which collectors receive at port 4318`},
 		{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json",
 			`invalid OTEL_EXPORTER_OTLP_METRICS_PROTOCOL "http/json": must be http/protobuf`},
-		{endpoint, "localhost:4318", `invalid OTEL_EXPORTER_OTLP_ENDPOINT "localhost:4318": must be an http or https URL`},
-		{endpoint, "unix:///run/otel.sock", `invalid OTEL_EXPORTER_OTLP_ENDPOINT "unix:///run/otel.sock": must be`},
+		{endpoint, "localhost:4318", `invalid OTEL_EXPORTER_OTLP_ENDPOINT: must be an http or https URL`},
+		{endpoint, "unix:///run/otel.sock", `invalid OTEL_EXPORTER_OTLP_ENDPOINT: must be an http or https URL`},
+		{endpoint, "apikey:top-secret@collector.example:4318", `invalid OTEL_EXPORTER_OTLP_ENDPOINT: must be an http`},
 		{endpoint, "http://[::1", `invalid OTEL_EXPORTER_OTLP_ENDPOINT: must be an http or https URL`},
 		{endpoint, "http://me:top-secret@collector.example", `must have neither a user nor a query`},
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "grpc://a:top-secret@b",
-			`invalid OTEL_EXPORTER_OTLP_TRACES_ENDPOINT "grpc://a:xxxxx@b"`},
+			`invalid OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must be an http or https URL`},
 		{"OTEL_EXPORTER_OTLP_HEADERS", "api-key: top-secret", `invalid OTEL_EXPORTER_OTLP_HEADERS: header 1 must be`},
 		{"OTEL_EXPORTER_OTLP_TIMEOUT", "10s", `invalid OTEL_EXPORTER_OTLP_TIMEOUT "10s": must be a number`},
 		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "/nonexistent/ca.pem", `invalid OTEL_EXPORTER_OTLP_CERTIFICATE: open`},
@@ -265,6 +269,66 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 	text := l.String()
 	if strings.Count(text, "traces are not exported") != 1 || strings.Count(text, "traces are exported again") != 1 ||
 		strings.Count(text, "\n") != 2 || !strings.Contains(text, "403 Forbidden") || !strings.Contains(text, "failed=30") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+// A failed export is not sent again, so the log must not say so. It hides secrets that a collector repeats, and
+// shows characters that would control a terminal.
+func TestFailuresAreLoggedWithoutSecrets(t *testing.T) {
+	const echo = "\x1b]0;key top-secret, longer top-secret-2, Bearer: tok\u202een token-3 q: top  secret\x00 in 200"
+	part := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), echo)
+	warning := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), part)
+	for status, body := range map[int]string{
+		http.StatusForbidden: echo, http.StatusServiceUnavailable: echo, http.StatusOK: string(warning),
+	} {
+		collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if w.Header().Set("Content-Type", "text/plain"); status == http.StatusOK {
+				w.Header().Set("Content-Type", "application/x-protobuf")
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
+		}))
+		defer collector.Close()
+		setVariables(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL,
+			"OTEL_EXPORTER_OTLP_HEADERS": "a=top-secret,b=top-secret-2,authorization=Bearer%20token-3," +
+				"c=top%20%20secret,d=200"})
+		l := &log{}
+		e, err := telemetry.Start(t.Context(), options(l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		produce(t, e)
+		e.Stop()
+		text := l.String()
+		const want = `\\x1b]0;key [hidden], longer [hidden], Bearer: tok\\u{202e}en [hidden] q: [hidden]\\x00 in 200`
+		if strings.Count(text, want) != 2 || strings.Contains(text, "again") ||
+			status != http.StatusOK && strings.Count(text, "are not exported, and are lost") != 2 {
+			t.Errorf("%d: log:\n%s", status, text)
+		}
+	}
+}
+
+// A collector that is gone does not delay the end of the program until an attempt after a pause.
+func TestStopDoesNotWaitForPauses(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	setVariables(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": server.URL})
+	var l log
+	o := options(&l)
+	o.StopTimeout = time.Hour
+	e, err := telemetry.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	produce(t, e)
+	begun := time.Now()
+	e.Stop()
+	if took := time.Since(begun); took >= 2500*time.Millisecond { // the shortest pause
+		t.Errorf("Stop took %v", took)
+	}
+	if text := l.String(); strings.Count(text, "are not exported, and are lost") != 2 ||
+		!strings.Contains(text, "refused") {
 		t.Errorf("log:\n%s", text)
 	}
 }

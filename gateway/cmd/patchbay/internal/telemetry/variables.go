@@ -132,12 +132,9 @@ func checkOTLP(signal string) error {
 		return nil
 	}
 	u, err := url.Parse(value)
-	switch {
-	case err != nil: // the error contains the value, which may contain a password
+	switch { // without the value, which may contain a password, also without a scheme
+	case err != nil || !netx.IsHTTP(u):
 		return fmt.Errorf("invalid %s: must be an http or https URL, such as http://127.0.0.1:4318", variable)
-	case !netx.IsHTTP(u):
-		return fmt.Errorf("invalid %s %.100q: must be an http or https URL, such as http://127.0.0.1:4318", variable,
-			u.Redacted())
 	case u.User != nil || u.RawQuery != "":
 		return fmt.Errorf("invalid %s: must have neither a user nor a query; use OTEL_EXPORTER_OTLP_HEADERS", variable)
 	}

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -27,7 +26,7 @@ import (
 const (
 	maxRequest   = 64 << 20         // bytes before compression, as in the exporters of OpenTelemetry
 	maxResponse  = 64 << 10         // bytes; a collector reports a count and a sentence
-	maxTime      = time.Minute      // for all attempts
+	maxTime      = time.Minute      // for all attempts, if the timeout of the SDK, by default 30 s, is longer
 	firstBackoff = 5 * time.Second  // before the second attempt; each further backoff is half as long again
 	maxBackoff   = 30 * time.Second // so that an export has several attempts
 )
@@ -48,6 +47,8 @@ type Client struct {
 	Transport http.RoundTripper
 	// Over ends exports, with its cause.
 	Over context.Context
+	// Ending, if closed, ends the pauses of exports: a further attempt follows at once, and is the last.
+	Ending <-chan struct{}
 	// Report receives the outcome of each export. The methods of exporters return nil instead, so that
 	// the SDK does not report errors a second time.
 	Report func(error)
@@ -82,8 +83,9 @@ func (c *Client) Stop(context.Context) error {
 	return nil
 }
 
-// UploadTraces sends spans. Attempts that time out, or that the collector asks to repeat, are repeated
-// for a minute. The outcome is a [*PartialError] if the collector rejected a part.
+// UploadTraces sends spans. Attempts without a response, or that the collector asks to repeat, are repeated
+// until ctx ends, for at most a minute. The spans of an export that fails are lost. The outcome is a
+// [*PartialError] if the collector rejected a part.
 func (c *Client) UploadTraces(ctx context.Context, spans []*traces.ResourceSpans) error {
 	c.Report(c.send(ctx, &traces.TracesData{ResourceSpans: spans}))
 	return nil
@@ -107,10 +109,11 @@ func (c *Client) send(ctx context.Context, message proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, maxTime)
 	defer cancel()
 	end, _ := ctx.Deadline()
+	last := false
 	for backoff := firstBackoff; ; backoff = min(backoff*3/2, maxBackoff) {
 		err := c.attempt(ctx, body)
 		temporary, ok := err.(*temporaryError)
-		if !ok {
+		if !ok || last {
 			return err
 		}
 		delay := max(temporary.after, backoff/2+rand.N(backoff))
@@ -119,6 +122,8 @@ func (c *Client) send(ctx context.Context, message proto.Message) error {
 		}
 		select {
 		case <-time.After(delay):
+		case <-c.Ending:
+			last = true
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -150,11 +155,11 @@ func (c *Client) attempt(ctx context.Context, body []byte) error {
 		request.Header.Set("Content-Encoding", "gzip")
 	}
 	response, err := c.client().Do(request)
-	if failed := (*url.Error)(nil); errors.As(err, &failed) && failed.Timeout() && ctx.Err() == nil {
-		return &temporaryError{err, 0}
-	}
-	if err != nil {
+	if errors.Is(err, errRedirected) {
 		return err
+	}
+	if err != nil { // such as a timeout, or a connection that is refused or reset
+		return &temporaryError{err, 0} // send ends with ctx
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))

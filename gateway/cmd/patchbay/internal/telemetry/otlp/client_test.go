@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,7 +55,7 @@ func upload(ctx context.Context, t *testing.T, c *otlp.Client) (outcome error) {
 	return outcome
 }
 
-// Attempts are repeated when the collector is overloaded or restarts, for a minute.
+// Attempts are repeated when the collector is overloaded or restarts, within a minute.
 func TestAttemptsAreRepeated(t *testing.T) {
 	const least = 2500 * time.Millisecond
 	tests := []struct {
@@ -151,6 +152,72 @@ func TestAttemptsEnd(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A connection that fails, as while the collector restarts, is attempted again, unless the export is over.
+func TestFailedConnectionsAreRepeated(t *testing.T) {
+	for _, failure := range []error{syscall.ECONNREFUSED, syscall.ECONNRESET, io.ErrUnexpectedEOF} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts, begun := 0, time.Now()
+			collector := transport(func(*http.Request) (*http.Response, error) {
+				if attempts++; attempts == 3 {
+					return respond(200, protobuf, http.NoBody), nil
+				}
+				return nil, failure
+			})
+			err := upload(t.Context(), t, &otlp.Client{Transport: collector})
+			if took := time.Since(begun); err != nil || attempts != 3 || took < 5*time.Second {
+				t.Errorf("%v: %d attempts in %v: %v", failure, attempts, took, err)
+			}
+			attempts = -100
+			begun = time.Now()
+			err = upload(t.Context(), t, &otlp.Client{Transport: collector})
+			if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), failure.Error()) ||
+				attempts > -90 || took > time.Minute {
+				t.Errorf("%v: %d attempts in %v: %v", failure, attempts+100, took, err)
+			}
+			attempts = -100
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err = upload(ctx, t, &otlp.Client{Transport: collector}); err == nil || attempts != -99 {
+				t.Errorf("%v, cancelled: %d attempts: %v", failure, attempts+100, err)
+			}
+		})
+	}
+	t.Run("redirect", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			err := upload(t.Context(), t, &otlp.Client{Transport: transport(
+				func(*http.Request) (*http.Response, error) {
+					attempts++
+					return respond(307, "text/plain", http.NoBody, "Location", "http://other.example"), nil
+				})})
+			if err == nil || attempts != 1 {
+				t.Errorf("%d attempts: %v", attempts, err)
+			}
+		})
+	})
+}
+
+// The end of the program ends the pause of an export, which has a last attempt.
+func TestPausesEndWithTheProgram(t *testing.T) {
+	for last, status := range []int{200, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts, begun := 0, time.Now()
+			ending, end := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, end)
+			err := upload(t.Context(), t, &otlp.Client{Ending: ending.Done(), Transport: transport(
+				func(*http.Request) (*http.Response, error) {
+					if attempts++; attempts == 1 {
+						return nil, syscall.ECONNREFUSED
+					}
+					return respond(status, protobuf, http.NoBody), nil
+				})})
+			if took := time.Since(begun); (err == nil) != (last == 0) || attempts != 2 || took != time.Second {
+				t.Errorf("%d: %d attempts in %v: %v", status, attempts, took, err)
+			}
+		})
+	}
 }
 
 // An attempt without a response ends after the timeout, and is repeated.
