@@ -35,7 +35,8 @@ type Options struct {
 	Send  func(e mcp.Event)
 	Watch func(subscribed bool)
 	// Elsewhere reports whether the caller may have read its lists at another process: the first
-	// subscription reads the lists, and then announces all of them.
+	// subscription reads the lists, and then announces all of them unless this process knew lists of
+	// the caller before.
 	Elsewhere bool
 	// Call calls a tool that the caller found by a search.
 	Call func(ctx context.Context, req *mcp.Request, s Server, item *catalogue.Item) (mcp.Result, error)
