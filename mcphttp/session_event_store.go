@@ -22,7 +22,8 @@ type StreamKey struct {
 // An EventStore stores the events of streams, so that a client whose connection broke can resume a
 // stream without a loss. Its methods are called from several goroutines.
 type EventStore interface {
-	// Append stores event number n of a stream. The numbers of a stream increase by 1, from 1.
+	// Append stores event number n of a stream. The numbers of a stream increase by 1, from 1, unless
+	// events between may be lost. A process that is late may store a smaller number afterwards.
 	// Append must not retain data.
 	Append(ctx context.Context, stream StreamKey, n int64, data []byte) error
 	// After returns the data of the events after number n, in order, or no event. If the
@@ -246,8 +247,8 @@ func (m *memoryEvents) after(key StreamKey, n int64) (events [][]byte, err error
 			if e.at <= oldest || string(e.stream) != key.Stream {
 				continue
 			}
-			if e.n != next { // it is the first, or the events before it were discarded
-				first, events = e.n, nil
+			if e.n != next { // it is the first, or the events before it were discarded or stored late
+				first, events = max(e.n, next), nil
 			}
 			next = e.n + 1
 			if e.n > n {

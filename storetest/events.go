@@ -71,6 +71,8 @@ func eventsGap(t *testing.T, a, b mcphttp.EventStore) {
 	must(t, a.Append(t.Context(), eventKey("s"), 9, []byte("nine")))
 	wantGap(t, b, eventKey("s"), 3)
 	wantEvents(t, b, eventKey("s"), 8, "nine")
+	must(t, a.Append(t.Context(), eventKey("s"), 4, []byte("late")))
+	wantGap(t, b, eventKey("s"), 3)
 }
 
 func eventsSeparate(t *testing.T, a, b mcphttp.EventStore) {

@@ -88,8 +88,10 @@ func (s eventStore) after(ctx context.Context, stream mcphttp.StreamKey, n int64
 				isKnown = true
 			case number > n && (len(events) == 0 || number == first-1):
 				first, events = number, append(events, []byte(part[1]))
-			default: // events between this event and the next are missing
+			case number < n:
 				before = ""
+			default: // events are missing between this event and the next, or were stored late
+				return nil, mcphttp.ErrEventGap
 			}
 		}
 	}
