@@ -147,6 +147,7 @@ type session struct {
 	streams    map[string]*sessionStream // of unfinished calls, by name; initially nil
 	following  map[string]*follower      // of streams at other processes, by name; initially nil
 	standalone *standalone               // the GET stream; initially nil
+	left       *sessionStream            // the GET stream that ended last here; initially nil
 	ended      bool
 	dropped    bool // by this process only; set before ended
 	// initializing cancels the initialize request in progress; may be nil.

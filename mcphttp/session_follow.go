@@ -146,6 +146,8 @@ func (t *sessions) receiveReport(s *session, c *carried) {
 		stream = s.streams[state.Name]
 		if a := s.standalone; a != nil && a.stream.name() == state.Name {
 			stream = a.stream
+		} else if s.left != nil && s.left.name() == state.Name {
+			stream = s.left
 		}
 		if f := s.following[state.Name]; f != nil && state.From == "" {
 			f.last, f.ended, f.heard = max(f.last, state.Last), state.Over, time.Now()

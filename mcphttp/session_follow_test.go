@@ -21,11 +21,16 @@ import (
 type sharedEvents struct {
 	mcphttp.EventStore
 	appendFails, readFails atomic.Bool
+	appendWaits            atomic.Bool   // the next Append receives a value of proceed
+	proceed                chan struct{} // not nil when appendWaits is set
 }
 
 func (s *sharedEvents) Append(ctx context.Context, key mcphttp.StreamKey, n int64, data []byte) error {
 	if s.appendFails.Load() {
 		return errStoreFails
+	}
+	if s.appendWaits.CompareAndSwap(true, false) {
+		<-s.proceed
 	}
 	return s.EventStore.Append(ctx, key, n, data)
 }
@@ -409,6 +414,10 @@ func TestFollow_Limits(t *testing.T) {
 		if got := f.do(http.MethodGet, "", append(s.headers, last)...); got.status != 429 {
 			t.Errorf("stream %d: got %d %s, want 429", limit+1, got.status, got.body)
 		}
+		standalone := "Last-Event-ID: s" + strings.Repeat("A", 26) + "-1"
+		if got := f.do(http.MethodGet, "", append(s.headers, standalone)...); got.status != 429 {
+			t.Errorf("a GET stream above the limit: got %d %s, want 429", got.status, got.body)
+		}
 		ofBob := f.breakCall(core, other, june2025, callBody(1, "notifywait"))
 		f.open(other.get(t.Context(), ofBob))
 		streams[1].resp.Body.Close()
@@ -425,7 +434,7 @@ func TestFollow_Limits(t *testing.T) {
 }
 
 // A client that resumes its GET stream at another process receives each message that came meanwhile once and in
-// order, also if the former process shut down.
+// order. If the former process shut down, everything counts as changed, because no process was the listener.
 func TestFollow_StandaloneStream(t *testing.T) {
 	for _, version := range streamableRevisions {
 		for _, shutdown := range []bool{false, true} {
@@ -465,25 +474,31 @@ func TestFollow_StandaloneStream(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						f.at((process + 1) % 3)
-						if shutdown && process == 2 {
-							f.at(2)
+						moves := !shutdown || process < 2
+						if moves {
+							f.at((process + 1) % 3)
 						}
 						ctx, disconnect = context.WithCancel(t.Context())
 						begin := time.Now()
+						_, number, _ := mcphttp.ParseEventID(last.ID)
 						events = f.stream(s.get(ctx, "Last-Event-ID: "+last.ID))
 						for n := range 3 {
 							if last = events.next(); !strings.Contains(string(last.Data), fmt.Sprint("test://", n)) {
-								t.Errorf("after process %d: got %s, want the update of %d", process, last.Data, n)
+								t.Fatalf("after process %d: got %s, want the update of %d", process, last.Data, n)
 							}
+						}
+						if shutdown && moves {
+							last = events.wantAllChanged(4)
+							_, number, _ = mcphttp.ParseEventID(last.ID)
+							number -= 3
 						}
 						synctest.Wait()
 						server.ResourceUpdated("test://3")
 						if last = events.next(); !strings.Contains(string(last.Data), "test://3") {
 							t.Errorf("after process %d: got %s, want only the last update", process, last.Data)
 						}
-						if got, _, _ := mcphttp.ParseEventID(last.ID); got != name {
-							t.Errorf("the stream has the name %s, want %s", got, name)
+						if got, n, _ := mcphttp.ParseEventID(last.ID); got != name || n != number+4 {
+							t.Errorf("the last event is %s, want number %d of %s", last.ID, number+4, name)
 						}
 						if waited := time.Since(begin); waited > time.Second {
 							t.Errorf("the events came after %v", waited)

@@ -1,12 +1,20 @@
 package mcphttp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+)
+
+const (
+	// maxAdoption is how long a resumed stream waits for the former listener, which may not have read the
+	// record of the session. A process that does not answer counts as gone after the same time.
+	maxAdoption = goneAfter
+	// reservedEvents are the numbers of a stream that belong to the former listener if it may store events
+	// later. Its queue contains fewer messages, since each takes a byte at least.
+	reservedEvents = maxQueued
 )
 
 // A standalone stream carries the messages that belong to no request: notifications of changed
@@ -30,7 +38,7 @@ func (h *Handler) serveSessionGet(w http.ResponseWriter, r *http.Request, head *
 	defer conn.close()
 	lastEvent, resumes := first(r.Header, headerLastEvent)
 	if !resumes {
-		return h.serveStandalone(r, s, conn, "", 0)
+		return h.serveStandalone(r, s, conn)
 	}
 	name, n, ok := parseEventID(lastEvent)
 	if !ok {
@@ -82,64 +90,109 @@ func (h *Handler) afterReplay(conn *eventStream, err error) *refusal {
 	return refuseBusy(http.StatusServiceUnavailable, "the store of events failed")
 }
 
-// serveStandalone opens the standalone stream. With a name, it continues the stream of that name at
-// another process after event n.
-func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
-	conn.notify = make(chan struct{}, 1)
-	rev, former := s.conversation().Revision(), s.listener()
-	a := &standalone{connected: 1}
-	a.stream = s.newStream(cmp.Or(name, newStreamName(standaloneStream)), rev, h.sessions.events)
-	a.queue.init(a.stream, h.unread, s.caller)
-	// Before the client sees the stream, so that it is notified of later subscriptions.
-	if no := h.sessions.attach(s, a); no != nil {
-		s.detach(a)
-		return h.afterShutdown(no)
+// serveStandalone opens a standalone stream with a new name.
+func (h *Handler) serveStandalone(r *http.Request, s *session, conn *eventStream) *refusal {
+	a, no := h.startStandalone(r, s, conn)
+	if no == nil {
+		h.runStandalone(r, s, a, conn)
 	}
-	if name == "" {
-		a.stream.start(r.Context(), conn)
-		_ = conn.flush() // if it fails the stream ends at once
-	} else if err := h.adopt(r, s, a.stream, conn, former, n); err != nil {
+	return no
+}
+
+func (h *Handler) startStandalone(r *http.Request, s *session, conn *eventStream) (*standalone, *refusal) {
+	a, _, no := h.openStandalone(s, conn, newStreamName(standaloneStream))
+	if no != nil {
+		return nil, no
+	}
+	a.stream.start(r.Context(), conn)
+	_ = conn.flush() // if it fails the stream ends at once
+	return a, nil
+}
+
+// openStandalone attaches a stream before the client sees it, so that the client is notified of later
+// subscriptions. It returns the former listener, empty if it is unknown.
+func (h *Handler) openStandalone(s *session, conn *eventStream, name string) (
+	a *standalone, former string, no *refusal,
+) {
+	conn.notify = make(chan struct{}, 1)
+	a = &standalone{connected: 1}
+	a.stream = s.newStream(name, s.conversation().Revision(), h.sessions.events)
+	a.queue.init(a.stream, h.unread, s.caller)
+	if former, no = h.sessions.attach(s, a); no != nil {
 		s.detach(a)
-		if no := h.afterReplay(conn, err); no != errEventUnknown {
-			return no
-		}
-		return h.serveStandalone(r, s, conn, "", 0) // status 404 would end the session of some clients
+		return nil, "", h.afterShutdown(no)
+	}
+	return a, former, nil
+}
+
+// continueStandalone continues the stream of another process after event n. If messages may have been
+// lost, everything counts as changed.
+func (h *Handler) continueStandalone(r *http.Request, s *session, conn *eventStream, name string, n int64) *refusal {
+	if no := h.follows.acquire(s.caller, 1); no != nil {
+		return no
+	}
+	a, isWhole, no := h.adopt(r, s, conn, name, n)
+	h.follows.release(s.caller, 1)
+	if no == errEventUnknown {
+		a, no = h.startStandalone(r, s, conn) // status 404 would end the session of some clients
+	}
+	if no != nil || a == nil {
+		return no
+	}
+	if !isWhole {
+		s.conversation().ReportAll()
 	}
 	h.runStandalone(r, s, a, conn)
 	return nil
 }
 
-// adopt replays the events of a stream of another process, the former listener, until that process has
-// stored its last event. The stream continues here with the next number.
-func (h *Handler) adopt(
-	r *http.Request, s *session, st *sessionStream, conn *eventStream, former string, n int64,
-) error {
+// adopt opens a stream under its name at another process, and replays its events until the former
+// listener has stored the last event. It reports whether no event is missing. The standalone is nil if
+// the connection broke.
+func (h *Handler) adopt(r *http.Request, s *session, conn *eventStream, name string, n int64) (
+	a *standalone, isWhole bool, no *refusal,
+) {
+	a, former, no := h.openStandalone(s, conn, name)
+	if no != nil {
+		return nil, false, no
+	}
+	st := a.stream
 	st.mu.Lock()
+	f := h.newFollower(s, conn, name, n)
+	err := ErrEventGap
+	if st.store != nil {
+		err = f.read(r.Context())
+	}
+	if err != nil {
+		st.mu.Unlock()
+		s.detach(a)
+		return nil, false, h.afterReplay(conn, err)
+	}
 	defer st.mu.Unlock()
-	if st.store == nil {
-		return ErrEventGap
-	}
-	f := h.newFollower(s, conn, st.name(), n)
-	if err := f.read(r.Context()); err != nil {
-		return err
-	}
-	if former != "" && former != h.sessions.shared.process && h.sessions.shared.bus != nil {
-		f.follow(r.Context(), former)
+	if x := &h.sessions.shared; x.bus != nil && isProcess(former) && former != x.process {
+		ctx, cancel := context.WithTimeout(r.Context(), maxAdoption)
+		f.follow(ctx, former)
+		cancel()
+		isWhole = f.ended && f.last > 0 && f.n >= f.last // a process that does not know the stream reports 0
 	}
 	st.last = f.n
+	st.stored.Store(f.n)
+	if !isWhole {
+		st.last += reservedEvents
+	}
 	st.conn.Store(conn)
-	return nil
+	return a, isWhole, nil
 }
 
 // attach makes a stream the standalone stream of a session, in place of a stream without a client or
-// at another process.
-func (t *sessions) attach(s *session, a *standalone) *refusal {
+// at another process. It returns the process that was the listener before; see [sessions.listen].
+func (t *sessions) attach(s *session, a *standalone) (former string, no *refusal) {
 	s.attaching.Lock()
 	defer s.attaching.Unlock()
-	if no := t.listen(s, func() *refusal { return s.setStandalone(a) }); no != nil {
-		return no
+	if former, no = t.listen(s, func() *refusal { return s.setStandalone(a) }); no != nil {
+		return "", no
 	}
-	return subscriptionRefused(s.conversation().Attach(t.changesTo(&a.queue)))
+	return former, subscriptionRefused(s.conversation().Attach(t.changesTo(&a.queue)))
 }
 
 func (s *session) setStandalone(a *standalone) *refusal {
@@ -160,14 +213,14 @@ func (s *session) setStandalone(a *standalone) *refusal {
 
 // detach ends a stream, and its subscription unless another stream replaced it.
 func (s *session) detach(a *standalone) {
-	a.stream.close()
+	a.stream.leave(a.queue.lossy.Load())
 	s.attaching.Lock()
 	defer s.attaching.Unlock()
 	s.mu.Lock()
 	a.queue.close()
 	current := s.standalone == a
 	if current {
-		s.standalone = nil
+		s.standalone, s.left = nil, a.stream
 	}
 	s.mu.Unlock()
 	if current {
@@ -214,7 +267,7 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 	s.mu.Unlock()
 	switch {
 	case !known && s.shared != nil: // another process sent the events so far
-		return h.serveStandalone(r, s, conn, name, n)
+		return h.continueStandalone(r, s, conn, name, n)
 	case !known:
 		return errEventUnknown
 	}
@@ -222,6 +275,9 @@ func (h *Handler) resumeStandalone(r *http.Request, s *session, conn *eventStrea
 	a.queue.setLimit(maxQueued)
 	if no := h.afterReplay(conn, a.stream.attach(r.Context(), conn, n)); no != nil {
 		h.leaveStandalone(s, a, conn)
+		if no == errEventUnknown && s.shared != nil { // also if this process missed a change of the listener
+			return h.continueStandalone(r, s, conn, name, n)
+		}
 		return no
 	}
 	h.runStandalone(r, s, a, conn)
@@ -273,7 +329,7 @@ func (h *Handler) leaveStandalone(s *session, a *standalone, conn *eventStream) 
 		return
 	}
 	a.queue.setLimit(maxQueuedOffline)
-	if s.standalone == a && a.queue.isClosed() { // another process opened a stream when the client left
+	if a.queue.isClosed() && !a.stream.done.Load() { // another stream opened when the client left
 		go s.pass(a)
 	}
 }

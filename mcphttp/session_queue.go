@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
@@ -31,7 +32,8 @@ const maxReusedLen = 8
 type messageQueue struct {
 	consumer consumer
 	unread   *unreadOutput
-	output   output // the messages that are queued, being written, or waiting
+	output   output      // the messages that are queued, being written, or waiting
+	lossy    atomic.Bool // messages were discarded
 
 	mu       sync.Mutex // guards the fields below
 	messages [][]byte
@@ -139,6 +141,7 @@ func (q *messageQueue) overflow() {
 // discard empties and closes the queue. The caller holds q.mu.
 func (q *messageQueue) discard() {
 	q.messages, q.size = nil, 0
+	q.lossy.Store(true)
 	q.shut()
 }
 

@@ -239,53 +239,46 @@ func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
 func (t *sessions) save(s *session) error {
 	s.shared.mu.Lock()
 	defer s.shared.mu.Unlock()
-	return t.update(s, "")
+	_, err := t.update(s, "")
+	return err
 }
 
 // listen makes this process the listener of a session, and then calls set, which sets the standalone
 // stream. A process whose stream is replaced closes the stream when it reads the record. While the
-// store fails, streams of two processes may be open.
-func (t *sessions) listen(s *session, set func() *refusal) *refusal {
+// store fails, streams of two processes may be open. listen returns the listener of the record that it
+// replaced, empty if there is none or the store fails.
+func (t *sessions) listen(s *session, set func() *refusal) (former string, no *refusal) {
 	if s.shared == nil {
-		return set()
+		return "", set()
 	}
 	s.shared.mu.Lock() // so that set precedes the next change of the listener
 	defer s.shared.mu.Unlock()
-	if errors.Is(t.update(s, t.shared.process), replica.ErrNoSession) {
-		return errNoSession
+	former, err := t.update(s, t.shared.process)
+	if errors.Is(err, replica.ErrNoSession) {
+		return "", errNoSession
 	}
-	return set()
+	return former, set()
 }
 
-// listener returns the process that holds the standalone stream, as far as this process knows.
-func (s *session) listener() string {
-	if s.shared == nil {
-		return ""
-	}
-	s.shared.mu.Lock()
-	defer s.shared.mu.Unlock()
-	return s.shared.record.Listener
-}
-
-// update stores the record of a session if it has changed, or if there is a new listener. The caller
-// holds s.shared.mu.
-func (t *sessions) update(s *session, listener string) error {
+// update stores the record of a session if it has changed, or if there is a new listener. It returns
+// the listener of the record that it replaced. The caller holds s.shared.mu.
+func (t *sessions) update(s *session, listener string) (former string, err error) {
 	p := s.shared
-	err := replica.ErrConflict
+	err = replica.ErrConflict
 	for n := 0; n < maxConflicts && errors.Is(err, replica.ErrConflict); n++ {
 		next := p.record
 		next.Data, next.Listener = s.conversation().Record(), cmp.Or(listener, next.Listener)
 		if bytes.Equal(next.Data, p.record.Data) && listener == "" {
-			return nil
+			return "", nil
 		}
 		if err = t.shared.Update(context.Background(), p.key, next, t.opts.Sessions.IdleTimeout); err == nil {
 			next.Version++
-			p.record = next
+			former, p.record = p.record.Listener, next
 		} else if errors.Is(err, replica.ErrConflict) {
 			err = errors.Join(err, t.reload(s))
 		}
 	}
-	return t.lost(s, err)
+	return former, t.lost(s, err)
 }
 
 // reload applies the changes of other processes. The caller holds s.shared.mu.
@@ -307,7 +300,9 @@ func (t *sessions) reload(s *session) error {
 	if err := s.conversation().Merge(before, record.Data); err != nil {
 		return err // the former record stays, so that no save removes changes that were not applied
 	}
-	if before != nil && record.Listener != p.record.Listener && record.Listener != t.shared.process {
+	switch record.Listener {
+	case "", p.record.Listener, t.shared.process:
+	default:
 		s.yield()
 	}
 	p.record = record

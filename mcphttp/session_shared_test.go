@@ -29,7 +29,9 @@ type testStore struct {
 	published    atomic.Int32
 	drops        atomic.Bool // loses messages
 	silent       atomic.Bool // reports no changes
-	loaded       func()      // called by each Load; may be nil
+	watchers     atomic.Int32
+	late         atomic.Int32 // the process that learns of changes a second later, from 1; 0 for none
+	loaded       func()       // called by each Load; may be nil
 
 	mu        sync.Mutex // guards the field below
 	receivers []subscribed
@@ -42,8 +44,13 @@ type subscribed struct {
 }
 
 func (s *testStore) Watch(changed func(key string)) (stop func()) {
+	process := s.watchers.Add(1)
 	return s.Memory.Watch(func(key string) {
-		if !s.silent.Load() {
+		switch {
+		case s.silent.Load():
+		case s.late.Load() == process:
+			time.AfterFunc(time.Second, func() { changed(key) })
+		default:
 			changed(key)
 		}
 	})

@@ -173,6 +173,18 @@ func (st *sessionStream) close() {
 	st.end()
 }
 
+// leave ends a stream that another process may continue. Lost messages count as an event that no process
+// finds in the store.
+func (st *sessionStream) leave(lost bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if lost {
+		st.last++
+	}
+	st.stored.Store(st.last)
+	st.end()
+}
+
 // end closes the connection and refuses later messages. The caller holds st.mu.
 func (st *sessionStream) end() {
 	if conn := st.conn.Swap(nil); conn != nil {

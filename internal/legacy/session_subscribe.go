@@ -124,6 +124,25 @@ func (s *Session) sendChange(ctx context.Context, method string, params json.Raw
 	return out(ctx, m)
 }
 
+// ReportAll notifies the attached stream of a change of each list and resource that it is notified of, as
+// after lost notifications.
+func (s *Session) ReportAll() {
+	s.subMu.Lock()
+	defer s.subMu.Unlock()
+	l := s.listening
+	if l == nil {
+		return
+	}
+	for i, has := range []bool{l.to.tools, l.to.prompts, l.to.resources} {
+		if has {
+			_ = s.sendChange(&s.ctx, changeNotifications[i], nil) // fails only if the stream ends
+		}
+	}
+	for _, uri := range l.uris {
+		_ = s.sendChange(&s.ctx, wire.NotificationResourcesUpdated, uriParams(uri))
+	}
+}
+
 // maxCachedChange limits the params of a cached change, in bytes: it may stay cached indefinitely.
 const maxCachedChange = 16 << 10
 
