@@ -54,8 +54,8 @@ func run(ctx context.Context, out io.Writer, calls, sessions, rounds int) error 
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := memory(out, r, three, sessions); err != nil {
+	if err := ratios(ctx, out, r.url(), calls, rounds); err != nil {
 		return err
 	}
-	return ratios(ctx, out, r.url(), calls, rounds)
+	return memory(out, r, three, sessions)
 }

@@ -90,6 +90,7 @@ func ratios(ctx context.Context, out io.Writer, url string, calls, rounds int) (
 		spent := make([]time.Duration, len(contenders))
 		for i := range contenders {
 			c := (i + round) % len(contenders)
+			runtime.GC() // none pays for the garbage of another
 			begin := rig.CPUTime()
 			err = errors.Join(err, contenders[c].run(calls))
 			spent[c] = rig.CPUTime() - begin
