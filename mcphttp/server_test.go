@@ -148,11 +148,13 @@ func (f *fixture) serve(h http.Handler, handlers ...*mcphttp.Handler) {
 	})
 }
 
-// asPrincipal is an authentication middleware that takes the Authorization header as the subject.
+// asPrincipal is an authentication middleware that takes the Authorization header as the subject. The type
+// of the claim does not survive JSON.
 func asPrincipal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subject := r.Header.Get("Authorization"); subject != "" {
-			r = r.WithContext(mcp.WithPrincipal(r.Context(), &mcp.Principal{Issuer: "test", Subject: subject}))
+			r = r.WithContext(mcp.WithPrincipal(r.Context(), &mcp.Principal{Issuer: "test", Subject: subject,
+				Claims: map[string]any{"tenant": int64(7)}}))
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -78,8 +78,8 @@ type SessionOptions struct {
 	// the way are sent again. A client that resumes the stream of a call at another process follows the
 	// call there, if the processes also share Events; a call whose process is gone fails after 15 seconds
 	// with an error that it may have run. A message of HTTP+SSE at another process than its stream is passed
-	// to that process without its credentials, and served with the context values of the GET and the
-	// principal of the message. If the handler is a [*mcp.Server], the Bus also carries announced changes of
+	// to that process, and served with the principal and the context values of the GET, and its headers
+	// except Accept, Content-Type, MCP-Protocol-Version and the trace context. If the handler is a [*mcp.Server], the Bus also carries announced changes of
 	// lists and resources to the subscriptions at other processes, of every revision. It needs a
 	// Store. Default: responses, cancellations, events and changes reach no other process.
 	Bus replica.Bus

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
-	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // A POST of HTTP+SSE may arrive at another process than the event stream. The id of such a session
@@ -21,16 +20,25 @@ const postTimeout = 5 * time.Second
 
 // A passedPost accompanies a message for another process, or is the receipt.
 type passedPost struct {
-	ID        string         `json:"id"`
-	From      string         `json:"from,omitempty"` // the process that waits; empty in a receipt
-	Principal *mcp.Principal `json:"principal,omitempty"`
-	Header    http.Header    `json:"header,omitempty"` // without credentials
-	Status    int            `json:"status,omitempty"` // of a refusal
-	Error     *jsonrpc.Error `json:"error,omitempty"`
+	ID     string         `json:"id"`
+	From   string         `json:"from,omitempty"`   // the process that waits; empty in a receipt
+	Header http.Header    `json:"header,omitempty"` // the passedHeaders
+	Status int            `json:"status,omitempty"` // of a refusal
+	Error  *jsonrpc.Error `json:"error,omitempty"`
 }
 
-// credentials are the headers that are not passed on, because a bus may be read by others.
-var credentials = []string{"Authorization", "Proxy-Authorization", "Cookie", "Dpop"}
+// passedHeaders are the headers that may differ for each message. No other header is passed on, since
+// it may contain a credential and a bus may be read by others.
+var passedHeaders = []string{"Accept", "Baggage", "Content-Type", headerVersion, "Traceparent", "Tracestate"}
+
+// passHeaders replaces the passedHeaders of a request.
+func passHeaders(to, from http.Header) {
+	for _, name := range passedHeaders {
+		if delete(to, name); len(from[name]) > 0 {
+			to[name] = from[name]
+		}
+	}
+}
 
 // An endpoint is a session of HTTP+SSE, and the request of its stream.
 type endpoint struct {
@@ -71,12 +79,15 @@ func (h *Handler) passPost(r *http.Request, head *head, id string, msg *jsonrpc.
 		return no
 	}
 	defer h.inFlight.release(head.body.caller, 1)
-	post := &passedPost{ID: rand.Text(), From: x.process, Principal: head.principal, Header: r.Header.Clone()}
-	for _, name := range credentials {
-		post.Header.Del(name)
-	}
-	c := &carried{Session: t.opts.Sessions.key(id), Message: jsonrpc.Append(nil, msg), Post: post}
-	if data, err := stdjson.Marshal(c); err == nil && len(data) > maxCarried {
+	post := &passedPost{ID: rand.Text(), From: x.process, Header: http.Header{}}
+	passHeaders(post.Header, r.Header)
+	data, err := stdjson.Marshal(&carried{Session: t.opts.Sessions.key(id), Principal: digest(head.principal.Key()),
+		Message: jsonrpc.Append(nil, msg), Post: post})
+	switch {
+	case err != nil:
+		return refuse(http.StatusBadRequest,
+			"the message arrived at another process of the server, which cannot pass it on: "+err.Error())
+	case len(data) > maxCarried:
 		return refuse(http.StatusRequestEntityTooLarge,
 			"the message arrived at another process of the server, which passes on at most 1 MiB")
 	}
@@ -89,7 +100,7 @@ func (h *Handler) passPost(r *http.Request, head *head, id string, msg *jsonrpc.
 		defer x.mu.Unlock()
 		delete(x.receipts, post.ID)
 	}()
-	receivers, err := t.send(topicOf(process), c)
+	receivers, err := x.publish(topicOf(process), data)
 	switch {
 	case err != nil:
 		return x.failed(err)
@@ -137,15 +148,15 @@ func (h *Handler) receivePost(c *carried) {
 	}()
 }
 
-// servePassed serves a message that another process passed on as a POST that arrived here, with the
-// principal and the header of the POST, and the other values of the request that opened the stream.
+// servePassed serves a message that another process passed on as a POST that arrived here: with the
+// passedHeaders of the POST, and all else of the request of the same principal that opened the stream.
 func (h *Handler) servePassed(c *carried) *refusal {
-	x, principal := &h.sessions.shared, c.Post.Principal
+	x := &h.sessions.shared
 	x.mu.Lock()
 	e := x.endpoints[c.Session]
 	x.mu.Unlock()
 	msg, err := jsonrpc.Decode(c.Message)
-	if e.session == nil || err != nil {
+	if e.session == nil || e.session.digest != c.Principal || err != nil {
 		return errNoSession
 	}
 	charge := &bodyCharge{quota: h.bodies, caller: e.session.caller}
@@ -153,11 +164,12 @@ func (h *Handler) servePassed(c *carried) *refusal {
 	if !charge.set(int64(len(c.Message))) {
 		return charge.refused
 	}
-	s := h.sessions.acquire(e.session.id, principal.Key())
-	if s == nil { // it ended meanwhile, or belongs to another principal
+	s := h.sessions.acquire(e.session.id, e.session.principal())
+	if s == nil { // it ended meanwhile
 		return errNoSession
 	}
-	r := e.request.WithContext(mcp.WithPrincipal(context.WithoutCancel(e.request.Context()), principal))
-	r.Method, r.Header = http.MethodPost, c.Post.Header
+	r := e.request.WithContext(context.WithoutCancel(e.request.Context()))
+	r.Method, r.Header = http.MethodPost, r.Header.Clone()
+	passHeaders(r.Header, c.Post.Header)
 	return h.acceptPost(r, s, charge, msg)
 }

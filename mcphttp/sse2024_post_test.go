@@ -2,9 +2,11 @@ package mcphttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // The stream is at the first process, and each POST arrives at the next process.
@@ -53,6 +56,17 @@ func TestSSE_PostsAtOtherProcesses(t *testing.T) {
 	})
 }
 
+// follow calls receive for each message to the process of the stream, before the message is confirmed.
+func (c *sseClient) follow(f *replicas, receive func(payload []byte)) {
+	c.t.Helper()
+	process := strings.TrimPrefix(c.query, "sessionId=")[26:]
+	stop, err := f.store.Memory.Subscribe(c.t.Context(), "mcphttp/process/"+process+"-", receive)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(stop)
+}
+
 // The process of the stream checks the principal, and messages between processes contain no secret.
 func TestSSE_PassedPostsBelongToTheirPrincipal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -60,19 +74,13 @@ func TestSSE_PassedPostsBelongToTheirPrincipal(t *testing.T) {
 		f := startReplicas(t, core, nil)
 		f.at(0)
 		c := f.initializedSSE(t.Context(), "Authorization: ann", "Cookie: secret")
-		id := strings.TrimPrefix(c.query, "sessionId=")
-		topic := "mcphttp/process/" + id[26:] + "-"
 		var mu sync.Mutex
 		var payloads []string
-		stop, err := f.store.Memory.Subscribe(t.Context(), topic, func(payload []byte) {
+		c.follow(f, func(payload []byte) {
 			mu.Lock()
 			defer mu.Unlock()
 			payloads = append(payloads, string(payload))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer stop()
 		f.at(1)
 		c.post(callBody(1, "echo"))
 		c.next()
@@ -82,24 +90,116 @@ func TestSSE_PassedPostsBelongToTheirPrincipal(t *testing.T) {
 				t.Errorf("%s: got %d %s, want 404", other, got.status, got.body)
 			}
 		}
-		if len(payloads) != 3 {
-			t.Errorf("got %d messages, want 3", len(payloads))
+		if len(payloads) != 3 || len(core.request) > 0 {
+			t.Errorf("got %d messages, want 3; served %d of another principal", len(payloads), len(core.request))
 		}
 		for _, payload := range payloads {
-			if strings.Contains(payload, "Authorization") || strings.Contains(payload, "secret") ||
-				strings.Contains(payload, id) {
-				t.Errorf("a message contains a secret: %s", payload)
+			for _, secret := range []string{"Authorization", "secret", `"ann"`, "tenant", c.query[len("sessionId="):]} {
+				if strings.Contains(payload, secret) {
+					t.Errorf("a message contains %s: %s", secret, payload)
+				}
 			}
 		}
-		forged := strings.Replace(payloads[0], `"Subject":"ann"`, `"Subject":"bob"`, 1)
-		forged = strings.Replace(forged, `"echo"`, `"inspect"`, 1)
-		if _, err := f.store.Memory.Publish(t.Context(), topic, []byte(forged)); err != nil || forged == payloads[0] {
-			t.Errorf("forged %s: %v", forged, err)
+	})
+}
+
+// Only headers that may differ for each message are passed on. All others are those of the GET, as is the
+// principal with its claims.
+func TestSSE_PassedHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core := newTestCore()
+		f := startReplicas(t, core, nil)
+		f.at(0)
+		c := f.initializedSSE(t.Context(), "Authorization: ann", "X-Api-Key: of GET", "Baggage: of=GET")
+		passed := make(chan []byte, 1)
+		c.follow(f, func(payload []byte) { passed <- payload })
+		f.at(1)
+		c.headers = []string{"Authorization: ann", "Accept: application/json", "Traceparent: 00-1-2-00",
+			"MCP-Protocol-Version: 2024-11-05", "X-Api-Key: secret", "X-Amzn-Oidc-Data: secret",
+			"Cf-Access-Jwt-Assertion: secret", "X-Forwarded-Access-Token: secret", "X-Forwarded-For: 192.0.2.1",
+			"Last-Event-ID: secret", "User-Agent: secret"}
+		c.post(callBody(1, "inspect"))
+		var got struct{ Post struct{ Header http.Header } }
+		if err := json.Unmarshal(<-passed, &got); err != nil {
+			t.Fatal(err)
+		}
+		sent := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"},
+			"Traceparent": {"00-1-2-00"}, "Mcp-Protocol-Version": {"2024-11-05"}}
+		if !reflect.DeepEqual(got.Post.Header, sent) {
+			t.Errorf("the bus carried %v, want %v", got.Post.Header, sent)
+		}
+		want := sent.Clone()
+		want["Authorization"], want["X-Api-Key"] = []string{"ann"}, []string{"of GET"}
+		want["User-Agent"], want["Accept-Encoding"] = []string{"Go-http-client/1.1"}, []string{"gzip"}
+		req := <-core.request
+		if !reflect.DeepEqual(http.Header(req.Header), want) {
+			t.Errorf("the handler received %v, want %v", req.Header, want)
+		}
+		if req.Principal == nil || req.Principal.Claims["tenant"] != int64(7) {
+			t.Errorf("got the principal %+v, want the claims of the GET", req.Principal)
+		}
+	})
+}
+
+// The messages of a caller that wait for the process of the stream are bounded, as are the bytes of
+// messages in progress there.
+func TestSSE_PassedPostsAreBounded(t *testing.T) {
+	if raceDetector {
+		t.Skip("64 MiB of messages take 45 s with the race detector")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), &mcphttp.Options{MaxInFlightPerPrincipal: 80})
+		f.at(0)
+		c := f.initializedSSE(t.Context(), "Authorization: ann")
+		f.at(1)
+		large, refused := strings.Repeat("x", 1<<20-4<<10), 0
+		for n := range 70 {
+			got := c.send(strings.Replace(callBody(n, "wait"), "hi", large, 1))
+			switch {
+			case got.status == 429 && strings.Contains(got.body, "bytes of requests"):
+				refused++
+			case got.status != 202:
+				t.Fatalf("message %d: got %d %s", n, got.status, got.body)
+			}
+		}
+		if refused < 5 || refused > 6 {
+			t.Errorf("%d of 70 messages of almost 1 MiB were refused, want all after 64 MiB", refused)
+		}
+		f.store.drops.Store(true)
+		var waiting sync.WaitGroup
+		for range 80 {
+			waiting.Go(func() { c.send(callBody(100, "echo")) })
 		}
 		synctest.Wait()
-		if len(core.request) > 0 {
-			t.Error("the message of another principal was served")
+		if got := c.send(callBody(101, "echo")); got.status != 429 {
+			t.Errorf("after 80 messages that wait: got %d %s, want 429", got.status, got.body)
 		}
+		waiting.Wait()
+		f.store.drops.Store(false)
+	})
+}
+
+// A bus may deliver a receipt more than once, before the client's request continues.
+func TestSSE_RepeatedReceiptIsIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startReplicas(t, newTestCore(), nil)
+		f.at(0)
+		c := f.initializedSSE(t.Context())
+		c.follow(f, func(payload []byte) {
+			var got struct{ Post struct{ ID, From string } }
+			if err := json.Unmarshal(payload, &got); err != nil || got.Post.From == "" {
+				t.Errorf("got %s, %v", payload, err)
+			}
+			receipt := fmt.Appendf(nil, `{"post":{"id":%q}}`, got.Post.ID)
+			for range 3 {
+				if _, err := f.store.Publish(t.Context(), "mcphttp/process/"+got.Post.From+"-", receipt); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		f.at(1)
+		c.post(callBody(1, "echo"))
+		c.next()
 	})
 }
 
