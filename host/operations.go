@@ -129,11 +129,17 @@ func (o operations) Inspect(ctx context.Context, server string) ([]*pin.Pin, err
 }
 
 func (o operations) EndSession(session string) {
-	o.LeaveSession(session)
+	o.disconnect(session)
 	o.h.approve.EndSession(session)
 }
 
 func (o operations) LeaveSession(session string) {
+	o.disconnect(session)
+	o.h.approve.LeaveSession(session)
+}
+
+// disconnect ends the views and connections of a session at this process.
+func (o operations) disconnect(session string) {
 	if session == "" {
 		return
 	}

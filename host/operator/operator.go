@@ -95,7 +95,7 @@ type Sessions interface {
 	// Servers with "share": "session" use such connections.
 	EndSession(session string)
 	// LeaveSession ends the connections and views of a session that continues at other processes of
-	// the gateway. Its grants stay.
+	// the gateway. Its grants stay, and EndSession removes them only if the session uses one again.
 	LeaveSession(session string)
 	// EndApprovals refuses the requests that wait for an approval of the operator, and later
 	// requests that would wait: the program is ending. Other requests continue. Call it before the

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
 	"github.com/patchbay-mcp/patchbay/host/config"
@@ -242,6 +243,50 @@ func TestSessionGrantEndsWithItsSession(t *testing.T) {
 	}))
 	s.EndSession("1")
 	s.ask(t, payment(t, toBob))
+}
+
+// A process that leaves a session keeps nothing about it. The grants end with the session at a process that
+// has used a grant since.
+func TestLeftSessionKeepsItsGrants(t *testing.T) {
+	s := newStage(t)
+	s.wantSent(t, payment(t, answered(t, toBob, s.ask(t, payment(t, toBob)), approval.Session)))
+	s.LeaveSession("1")
+	s.EndSession("1")
+	s.wantSent(t, payment(t, toBob))
+	s.EndSession("1")
+	s.ask(t, payment(t, toBob))
+}
+
+// Grants for sessions, which may have ended, do not prevent further grants.
+func TestOldestSessionGrantMakesRoom(t *testing.T) {
+	s := newStage(t)
+	s.wantSent(t, payment(t, answered(t, toBob, s.ask(t, payment(t, toBob)), approval.Session)))
+	grants, err := s.Approvals().Grants(t.Context())
+	if err != nil || len(grants) != 1 {
+		t.Fatalf("grants %+v, %v, want one", grants, err)
+	}
+	for n := 1; n < 1000; n++ {
+		g := grants[0]
+		g.ID, g.Created = fmt.Sprint(n), g.Created.Add(-time.Duration(n)*time.Second)
+		if n == 999 {
+			g.Scope, g.Session, g.Expires = approval.Always, "", time.Time{}
+		}
+		value, err := json.Marshal(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.State.CompareAndSet(t.Context(), approval.KindGrant, g.ID, 0, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refund := func(c *call.Call) { c.Action.Target = "refund" }
+	s.wantSent(t, payment(t, answered(t, toBob, s.ask(t, payment(t, toBob, refund)), approval.Session), refund))
+	s.wantSent(t, payment(t, toBob, refund))
+	s.wantSent(t, payment(t, toBob))
+	grants, err = s.Approvals().Grants(t.Context())
+	if err != nil || len(grants) != 1000 || grants[0].ID != "999" || grants[1].ID != "997" {
+		t.Errorf("%d grants, %v, want 1000 without the second oldest", len(grants), err)
+	}
 }
 
 // A reload during a call must not move its approval to another program: neither a grant, nor the binding of

@@ -69,7 +69,7 @@ type Approver struct {
 	Options
 	channels atomic.Pointer[Channels]
 	waiting  waiting
-	granted  sync.Map      // the digests of sessions with grants
+	granted  sync.Map      // the digests of sessions at this process that have used grants
 	used     atomic.Uint64 // counts the used approvals
 }
 
@@ -113,6 +113,9 @@ func (a *Approver) EndSession(session string) {
 		a.Logger.Warn("host: grants of a session not removed: they expire", "error", err)
 	}
 }
+
+// LeaveSession forgets a session that may continue at other processes. Its grants stay.
+func (a *Approver) LeaveSession(session string) { a.granted.Delete(sessionDigest(session)) }
 
 // pruneUsed removes used approvals that have expired.
 func (a *Approver) pruneUsed(ctx context.Context) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
@@ -73,7 +74,7 @@ func (p *approving) grant(ctx context.Context, scope approval.Answer) error {
 	for {
 		_, version, err := p.State.Get(ctx, approval.KindGrant, key)
 		if err == nil && version == 0 {
-			err = p.checkGrants(ctx, g.Principal)
+			err = p.makeRoom(ctx, g.Principal)
 		}
 		if err == nil {
 			err = p.State.CompareAndSet(ctx, approval.KindGrant, key, version, mustJSON(g))
@@ -87,23 +88,25 @@ func (p *approving) grant(ctx context.Context, scope approval.Answer) error {
 	}
 }
 
-// checkGrants returns an error if a principal already holds maxGrants grants.
-func (p *approving) checkGrants(ctx context.Context, principal string) error {
-	all, err := approval.New(p.State, nil).Grants(ctx)
+// makeRoom removes the oldest grant for a session of a principal that holds maxGrants grants, since the
+// session may have ended. It returns an error if all grants are permanent.
+func (p *approving) makeRoom(ctx context.Context, principal string) error {
+	grants := approval.New(p.State, nil)
+	all, err := grants.Grants(ctx)
 	if err != nil {
 		return err
 	}
-	n := 0
-	for i := range all {
-		if all[i].Principal == principal {
-			n++
-		}
+	all = slices.DeleteFunc(all, func(g approval.Grant) bool { return g.Principal != principal })
+	if len(all) < maxGrants {
+		return nil
 	}
-	if n >= maxGrants {
+	oldest := slices.IndexFunc(all, func(g approval.Grant) bool { return g.Scope == approval.Session })
+	if oldest < 0 {
 		return hosterr.Public{Err: fmt.Errorf(
-			"the caller has %d grants, which is the most: approve the request once", n)}
+			"the caller has %d grants, which is the most: approve the request once", len(all))}
 	}
-	return nil
+	_, err = grants.RevokeFunc(ctx, func(g *approval.Grant) bool { return g.ID == all[oldest].ID })
+	return err
 }
 
 // grantKey returns the key of a grant for this request and for later requests for the same item.
