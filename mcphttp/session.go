@@ -77,11 +77,11 @@ type SessionOptions struct {
 	// process that serves the request, if they arrive at another process. Responses that get lost on
 	// the way are sent again. A client that resumes the stream of a call at another process follows the
 	// call there, if the processes also share Events; a call whose process is gone fails after 15 seconds
-	// with an error that it may have run. A message of HTTP+SSE at another process than its stream is passed
-	// to that process, and served with the principal and the context values of the GET, and its headers
-	// except Accept, Content-Type, MCP-Protocol-Version and the trace context. If the handler is a [*mcp.Server], the Bus also carries announced changes of
-	// lists and resources to the subscriptions at other processes, of every revision. It needs a
-	// Store. Default: responses, cancellations, events and changes reach no other process.
+	// with an error that it may have run. A message of HTTP+SSE at another process than its stream is
+	// passed to that process, and served with the principal, the context values and the headers of the
+	// GET, except Accept, Content-Type, MCP-Protocol-Version and the trace context. If the handler is a
+	// [*mcp.Server], the Bus also carries announced changes of lists and resources to the subscriptions
+	// at other processes, of every revision. It needs a Store. Default: responses, cancellations, events and changes reach no other process.
 	Bus replica.Bus
 	// Scope separates the sessions of handlers that share a Store: only handlers with an equal Scope
 	// serve a session. Handlers whose lists or permissions differ must have different scopes.
