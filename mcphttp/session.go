@@ -81,7 +81,8 @@ type SessionOptions struct {
 	// passed to that process, and served with the principal, the context values and the headers of the
 	// GET, except Accept, Content-Type, MCP-Protocol-Version and the trace context. If the handler is a
 	// [*mcp.Server], the Bus also carries announced changes of lists and resources to the subscriptions
-	// at other processes, of every revision. It needs a Store. Default: responses, cancellations, events and changes reach no other process.
+	// at other processes, of every revision. It needs a Store. Default: responses, cancellations, events
+	// and changes reach no other process.
 	Bus replica.Bus
 	// Scope separates the sessions of handlers that share a Store: only handlers with an equal Scope
 	// serve a session. Handlers whose lists or permissions differ must have different scopes.
