@@ -1,17 +1,21 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -74,6 +78,54 @@ func (c *fleetClient) admitted(t *testing.T, tool string, calls int) int {
 	return int(n.Load())
 }
 
+// awaitGateways waits until each of n gateways has counted all of them, which the renewal of its entry in Redis does.
+func awaitGateways(t *testing.T, store string, n int) {
+	t.Helper()
+	var first map[string]string
+	eventually(t, func() error {
+		now, err := gatewaysOf(store)
+		if err != nil || len(now) != n {
+			first = nil
+			return fmt.Errorf("the store contains the gateways %v, %v, want %d", now, err, n)
+		}
+		if first == nil {
+			first = now
+		}
+		for name, expiry := range now {
+			if first[name] == expiry {
+				return fmt.Errorf("gateway %s has not counted the others", name)
+			}
+		}
+		return nil
+	})
+}
+
+// gatewaysOf returns when the entries of gateways expire.
+func gatewaysOf(store string) (expiry map[string]string, err error) {
+	conn, err := net.Dial("tcp", strings.TrimPrefix(store, "redis://"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprint(conn, "ZRANGE patchbay:processes 0 -1 WITHSCORES\r\n"); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(conn)
+	read := func() string {
+		lines.Scan()
+		return lines.Text()
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(read(), "*"))
+	expiry = map[string]string{}
+	for ; n > 0; n -= 2 {
+		read() // the length
+		name := read()
+		read()
+		expiry[name] = read()
+	}
+	return expiry, errors.Join(err, lines.Err())
+}
+
 // Three processes admit together what their limits allow: a rate, a budget, and the calls that run at a server.
 // When one is killed, the others get its share; without Redis, each admits its own.
 //
@@ -101,7 +153,7 @@ func TestGatewaysWithAStoreShareLimits(t *testing.T) {
 		t.Errorf("%d calls were admitted, want 9", used)
 	}
 
-	<-time.After(3 * time.Second) // each process learns within 2.5 s how many there are
+	awaitGateways(t, store, 3)
 	var work sync.WaitGroup
 	for range 12 {
 		work.Go(func() { _, _ = c.CallTool(t.Context(), "hold", nil) }) // a process that is killed loses its calls
@@ -140,7 +192,7 @@ func TestGatewaysWithAStoreShareLimits(t *testing.T) {
 	used += alone
 	redis.again()
 	eventually(t, func() error { return f.hasStore(1, "available") })
-	<-time.After(3 * time.Second)
+	awaitGateways(t, store, 2)
 	for range 64 {
 		used += c.admitted(t, "free", 1)
 	}
