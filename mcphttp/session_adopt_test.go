@@ -145,12 +145,12 @@ func TestAdopt_FormerListenerIsUnknown(t *testing.T) {
 // changed.
 func TestAdopt_QuietStream(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {
-		m, events := startMoving(t, version)
+		m, _ := startMoving(t, version)
 		<-time.After(11 * time.Minute)
 		m.leave()
 		m.update(1)
 		m.store.late.Store(1) // the update is not stored before the stream opens
-		events = m.resume(1)
+		events := m.resume(1)
 		events.skipFirstEvent(version)
 		m.last = events.wantAllChanged(4)
 		m.update(3)
