@@ -147,6 +147,7 @@ type session struct {
 	hasBegun   bool                      // Begin was called, and End was not
 	streams    map[string]*sessionStream // of unfinished calls, by name; initially nil
 	following  map[string]*follower      // of streams at other processes, by name; initially nil
+	lost       []*sessionStream          // of calls whose response is not stored, newest last
 	standalone *standalone               // the GET stream; initially nil
 	left       *sessionStream            // the GET stream that ended last here; initially nil
 	ended      bool

@@ -25,21 +25,24 @@ import (
 const (
 	// askPause is the time between two questions of a follower, which also repair lost answers.
 	askPause = 4 * time.Second
-	// goneAfter is how long a process may leave questions unanswered. Then it counts as gone.
-	goneAfter = 15 * time.Second
+	// A process counts as gone when it has not answered goneAsked questions, the first of them
+	// goneAfter ago. The count keeps the pauses of a follower from counting as silence.
+	goneAsked, goneAfter = 4, 15 * time.Second
 	// followedFor is how long a process reports the events of a stream after a question.
 	followedFor = 3 * askPause
 	// resumePause is when a client should resume a stream that ended before the response.
 	resumePause = 2 * time.Second
 	// maxFollows limits the streams that a process follows. Each costs a goroutine and a connection.
 	maxFollows, maxFollowsOfCaller = 4096, 64
-	// maxAnswers limits the answers that wait for the bus. Followers ask again for an answer that is
-	// dropped.
+	// maxAnswers limits the answers that wait for the bus. Followers ask again for a dropped answer.
 	maxAnswers = 4096
 	// maxNamedIDs limits the request ids in the name of a stream, in bytes. Each id fits. The ids of a
 	// large batch are left out.
 	maxNamedIDs   = 512
 	maxStreamName = streamNameLen + nameLen + maxNamedIDs*8/5 + 1
+	// maxLost limits the streams without their response that a session keeps while the store fails. Older
+	// streams end without an error.
+	maxLost = 16
 )
 
 var nameEncoding = encoding.StdEncoding.WithPadding(encoding.NoPadding)
@@ -63,8 +66,8 @@ func (t *sessions) callSuffix(m *jsonrpc.Message) string {
 	return t.shared.process + nameEncoding.EncodeToString(ids[1:])
 }
 
-// lostResponse returns the response to requests whose process is gone or did not store the response,
-// or nil if the name of the stream does not contain their ids.
+// lostResponse returns errors in place of the responses to the requests of a stream: their process is
+// gone, or events are not stored. It returns nil if the name of the stream contains no ids.
 func lostResponse(name string, isGone bool) []byte {
 	why := "the process that ran the request did not store all events"
 	if isGone {
@@ -99,6 +102,7 @@ type streamReport struct {
 	From string `json:"from,omitempty"` // the process that asks; empty in an answer
 	Last int64  `json:"last,omitempty"` // the number of the last stored event
 	Over bool   `json:"over,omitempty"` // the stream ended, or this process does not know it
+	Lost bool   `json:"lost,omitempty"` // the stream ended with a response that is not stored
 }
 
 // An answer about a stream of this process, which another process follows.
@@ -143,14 +147,9 @@ func (t *sessions) receiveReport(s *session, c *carried) {
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		stream = s.streams[state.Name]
-		if a := s.standalone; a != nil && a.stream.name() == state.Name {
-			stream = a.stream
-		} else if s.left != nil && s.left.name() == state.Name {
-			stream = s.left
-		}
+		stream = s.find(state.Name)
 		if f := s.following[state.Name]; f != nil && state.From == "" {
-			f.last, f.ended, f.heard = max(f.last, state.Last), state.Over, time.Now()
+			f.known = followed{last: max(f.known.last, state.Last), ended: state.Over, isLost: state.Lost}
 			peer.Wake(f.wake)
 		}
 	}
@@ -201,7 +200,7 @@ func (t *sessions) sendAnswers() {
 		state := streamReport{Name: a.name, Over: true}
 		if a.stream != nil {
 			state.Over = a.stream.done.Load() // before Last, which includes the response then
-			state.Last = a.stream.stored.Load()
+			state.Last, state.Lost = a.stream.stored.Load(), a.stream.lost.Load()
 		}
 		_, err := t.send(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
 		if err != nil {
@@ -227,14 +226,22 @@ type follower struct {
 	key     StreamKey
 	process string        // has the stream
 	n       int64         // of the last event that was sent
-	isOver  bool          // the response was sent, or an error in its place
+	isOver  bool          // the client has the response or an error, or the call ended without a response
 	wake    chan struct{} // buffered(1): an answer came, another GET replaced this one, or the session ended
 
-	// The lock of the session guards these.
-	last  int64     // the number of the last stored event
-	ended bool      // the process says that the call is over
-	heard time.Time // of the last answer
+	known followed // guarded by the lock of the session
 }
+
+// followed is the state of a stream, as its process reported it.
+type followed struct {
+	last   int64     // the number of the last stored event
+	ended  bool      // the stream ended, or its process does not know it
+	isLost bool      // it ended with a response that is not stored
+	asked  int       // questions since the last answer
+	since  time.Time // of the first of these questions
+}
+
+func (k *followed) isGone() bool { return k.asked >= goneAsked && time.Since(k.since) >= goneAfter }
 
 // follow replays the stream of a call that does not run here, and stays connected until the call is
 // over. Only a stored stream is followed, so a client cannot choose the process that is asked.
@@ -258,14 +265,14 @@ func (h *Handler) follow(r *http.Request, s *session, conn *eventStream, name st
 }
 
 func (h *Handler) newFollower(s *session, conn *eventStream, name string, n int64) *follower {
-	return &follower{handler: h, session: s, conn: conn, n: n, wake: make(chan struct{}, 1), heard: time.Now(),
+	return &follower{handler: h, session: s, conn: conn, n: n, wake: make(chan struct{}, 1),
 		key: StreamKey{Session: s.id, Principal: s.digest, Stream: name}}
 }
 
 // follow sends later events of a stream of another process.
 func (f *follower) follow(ctx context.Context, process string) {
 	x := &f.handler.sessions.shared
-	f.process, f.ended = process, process == x.process // a call of this process is not known here any more
+	f.process, f.known.ended = process, process == x.process // a call of this process is over
 	defer f.start()()
 	if err := f.run(ctx); err != nil && !f.conn.isOver() && ctx.Err() == nil {
 		x.log.error(ctx, "mcphttp: stream of another process not followed", err)
@@ -275,27 +282,24 @@ func (f *follower) follow(ctx context.Context, process string) {
 // run sends the events of the stream until it is over or the client is gone. An error is that of the
 // store or of the bus.
 func (f *follower) run(ctx context.Context) error {
-	question := &carried{Session: f.session.shared.key, Principal: f.session.digest,
-		Stream: &streamReport{Name: f.key.Stream, From: f.handler.sessions.shared.process}}
-	ask := time.NewTicker(askPause)
-	defer ask.Stop()
+	ticker := time.NewTicker(askPause)
+	defer ticker.Stop()
 	for isDue := true; !f.isOver && !f.conn.isOver() && ctx.Err() == nil; {
-		last, ended, isGone, goesOn := f.state()
-		if !goesOn {
-			return nil
-		}
-		var err error
-		if last > f.n || ended || isGone {
-			err = f.read(ctx)
-		}
+		known, goesOn := f.state()
 		switch {
-		case err != nil && !errors.Is(err, ErrEventGap):
-			return err
-		case err != nil || (ended || isGone) && !f.isOver:
-			return f.fail(ctx, isGone)
+		case !goesOn:
+			return nil
+		case known.ended || known.isGone():
+			return f.finish(ctx, &known)
+		case known.last > f.n:
+			if err := f.read(ctx); errors.Is(err, ErrEventGap) {
+				return f.fail(false)
+			} else if err != nil || f.isOver {
+				return err
+			}
 		}
 		if isDue {
-			receivers, err := f.handler.sessions.send(topicOf(f.process), question)
+			receivers, err := f.ask()
 			if err != nil || receivers == 0 && f.isStandalone() {
 				return err
 			}
@@ -303,13 +307,25 @@ func (f *follower) run(ctx context.Context) error {
 		isDue = false
 		select {
 		case <-f.wake:
-		case <-ask.C:
+		case <-ticker.C:
 			isDue = true
 		case <-f.conn.over():
 		case <-ctx.Done():
 		}
 	}
 	return nil
+}
+
+// ask sends a question to the process of the stream.
+func (f *follower) ask() (receivers int, err error) {
+	f.session.mu.Lock()
+	if f.known.asked++; f.known.asked == 1 {
+		f.known.since = time.Now()
+	}
+	f.session.mu.Unlock()
+	t := f.handler.sessions
+	return t.send(topicOf(f.process), &carried{Session: f.session.shared.key, Principal: f.session.digest,
+		Stream: &streamReport{Name: f.key.Stream, From: t.shared.process}})
 }
 
 // read sends the events that are stored and were not sent.
@@ -319,17 +335,30 @@ func (f *follower) read(ctx context.Context) error {
 	return err
 }
 
-// fail sends an error in place of a response that is not stored, unless the client has received the
-// response already.
-func (f *follower) fail(ctx context.Context, isGone bool) error {
+// finish sends the last events of a stream that is over, and then an error if a response is due.
+func (f *follower) finish(ctx context.Context, known *followed) error {
+	err := f.read(ctx)
+	isGap := errors.Is(err, ErrEventGap)
+	if f.isOver || err != nil && !isGap {
+		return err
+	}
+	f.isOver = true // unless an error follows, the call has no response, as after a cancellation
+	for data, err := range f.handler.sessions.events.After(ctx, f.key, f.n-1) {
+		if err == nil && isResponse(data) {
+			return nil // the client received the response before
+		}
+	}
+	if known.isGone() || known.isLost || isGap && known.last != f.n {
+		return f.fail(known.isGone())
+	}
+	return nil
+}
+
+// fail sends an error in place of the response.
+func (f *follower) fail(isGone bool) error {
 	f.isOver = true
 	if f.isStandalone() {
 		return nil // it continues here
-	}
-	for data, err := range f.handler.sessions.events.After(ctx, f.key, f.n-1) {
-		if err == nil && isResponse(data) {
-			return nil
-		}
 	}
 	if data := lostResponse(f.key.Stream, isGone); data != nil {
 		return f.conn.append(sse.Event{Data: data})
@@ -337,12 +366,11 @@ func (f *follower) fail(ctx context.Context, isGone bool) error {
 	return nil
 }
 
-// state returns what is known about the stream, and whether to follow it any longer.
-func (f *follower) state() (last int64, ended, isGone, goesOn bool) {
+// state returns the known state of the stream, and whether to follow it any longer.
+func (f *follower) state() (known followed, goesOn bool) {
 	f.session.mu.Lock()
 	defer f.session.mu.Unlock()
-	goesOn = !f.session.ended && f.session.following[f.key.Stream] == f
-	return f.last, f.ended, time.Since(f.heard) >= goneAfter, goesOn
+	return f.known, !f.session.ended && f.session.following[f.key.Stream] == f
 }
 
 func (f *follower) isStandalone() bool { return f.key.Stream[0] == standaloneStream }
@@ -354,8 +382,11 @@ func (f *follower) start() (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if before := s.following[name]; before != nil {
+		before.conn.interrupt()
 		peer.Wake(before.wake)
 	}
+	stream := s.find(name) // a call of this process that is over, or nil
+	f.known.isLost = stream != nil && stream.lost.Load()
 	if s.following == nil {
 		s.following = map[string]*follower{}
 	}

@@ -173,7 +173,8 @@ func (h *Handler) adopt(r *http.Request, s *session, conn *eventStream, name str
 		ctx, cancel := context.WithTimeout(r.Context(), maxAdoption)
 		f.follow(ctx, former)
 		cancel()
-		isWhole = f.ended && f.last > 0 && f.n >= f.last // a process that does not know the stream reports 0
+		known, _ := f.state()
+		isWhole = known.ended && known.last > 0 && f.n >= known.last // 0 if the process does not know the stream
 	}
 	st.last = f.n
 	st.stored.Store(f.n)

@@ -436,9 +436,7 @@ func (p *sessionPost) finish(a response) {
 	default:
 		p.stream.close()
 	}
-	p.session.mu.Lock()
-	defer p.session.mu.Unlock()
-	delete(p.session.streams, p.stream.name())
+	p.session.remove(p.stream)
 }
 
 // respond responds to a POST without a stream.

@@ -50,6 +50,7 @@ type sessionStream struct {
 	last int64      // number of the last event
 
 	done         atomic.Bool                 // changes under the lock
+	lost         atomic.Bool                 // a response was due and is not stored
 	stored       atomic.Int64                // number of the last stored event
 	followers    atomic.Pointer[followers]   // at other processes; nil before the first
 	sessionEnded atomic.Bool                 // no client can resume the stream
@@ -76,6 +77,34 @@ func (s *session) newStream(name string, rev wire.Revision, store *sessionEventL
 		s.streams[stream.name()] = stream
 	}
 	return stream
+}
+
+// remove removes the stream of a call that is over. A stream that other processes may follow is kept as
+// lost if its response is not stored.
+func (s *session) remove(stream *sessionStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, stream.name())
+	if stream.lost.Load() && len(stream.name()) > streamNameLen {
+		s.lost = append(s.lost[max(0, len(s.lost)+1-maxLost):], stream)
+	}
+}
+
+// find returns the stream of the name that this process ran or runs, or nil. The caller holds s.mu.
+func (s *session) find(name string) *sessionStream {
+	if stream := s.streams[name]; stream != nil {
+		return stream
+	}
+	others := append([]*sessionStream{s.left}, s.lost...)
+	if s.standalone != nil {
+		others = append(others, s.standalone.stream)
+	}
+	for _, stream := range others {
+		if stream != nil && stream.name() == name {
+			return stream
+		}
+	}
+	return nil
 }
 
 func (st *sessionStream) name() string { return st.key.Stream }
@@ -163,7 +192,8 @@ func (st *sessionStream) finish(ctx context.Context, data []byte) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	// The connection is loaded again: it may be interrupted while the store works.
-	_, _ = st.append(ctx, st.conn.Load(), data)
+	stored, _ := st.append(ctx, st.conn.Load(), data)
+	st.lost.Store(!stored)
 	st.end()
 }
 
