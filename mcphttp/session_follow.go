@@ -181,9 +181,12 @@ func (t *sessions) reply(a answer) {
 	}
 }
 
-// sendAnswers sends the answers that wait. Events that are stored meanwhile share an answer.
+// sendAnswers sends the answers that wait. Events that are stored meanwhile share an answer. While the
+// bus fails, it drops the answers.
 func (t *sessions) sendAnswers() {
 	x := &t.shared
+	x.sending.Lock()
+	defer x.sending.Unlock()
 	for {
 		var a answer
 		x.mu.Lock()
@@ -205,6 +208,9 @@ func (t *sessions) sendAnswers() {
 		_, err := t.send(a.topic, &carried{Session: a.session, Principal: a.principal, Stream: &state})
 		if err != nil {
 			x.log.error(context.Background(), "mcphttp: state of a stream not sent to another process", err)
+			x.mu.Lock()
+			clear(x.answers) // each would wait for the bus
+			x.mu.Unlock()
 		}
 	}
 }

@@ -54,6 +54,33 @@ func TestFollow_SlowClient(t *testing.T) {
 	})
 }
 
+// The shutdown of the process of a call cancels the call, and the client receives the response from the
+// process that follows the stream.
+func TestFollow_ProcessOfTheCallShutsDown(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		core := newTestCore()
+		f, _ := startResuming(t, core)
+		s := f.initialize(version)
+		lastEvent := f.breakCall(core, s, version, callBody(4, "notifywait"))
+		events := f.stream(s.get(t.Context(), lastEvent))
+		synctest.Wait()
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if err := f.handlers[0].Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if e := events.next(); !strings.Contains(string(e.Data), `"id":4`) ||
+			strings.Contains(string(e.Data), "may have run") {
+			t.Errorf("got %s, want the response of the canceled call", e.Data)
+		}
+		events.expectEnd()
+		if waited := time.Since(begin); waited >= 4*time.Second {
+			t.Errorf("the response came after %v, want less than 4s", waited)
+		}
+	})
+}
+
 // A client that has received the response waits for no process, also if the process of the call is gone.
 func TestFollow_EndsAfterTheResponse(t *testing.T) {
 	forEach(t, streamableRevisions, func(t *testing.T, version string) {

@@ -63,13 +63,14 @@ type sharedSessions struct {
 	receipts  map[string]chan *passedPost // for which clients wait
 	post      func(c *carried)            // handles a message of HTTP+SSE; does not wait
 
+	sending sync.Mutex // held while answers are sent
 	joining sync.Mutex // held while the process subscribes to the bus; guards the field below
 	leave   []func()   // ends the subscriptions
 }
 
 // sharedState is the knowledge of a process about the record of a session.
 type sharedState struct {
-	key      string       // the digest of the id
+	key      string       // the digest of the scope and the id
 	restored bool         // another process opened the session; not changed once the session is in the table
 	stale    atomic.Int64 // changes that may not have been read
 	kept     atomic.Int64 // when this process extended the life of the record, since the table was made

@@ -289,7 +289,12 @@ func (t *sessions) endAll(cause error) {
 	for _, s := range all {
 		t.pass(s, cause)
 	}
+}
+
+// endShared ends the communication with other processes, after the calls that endAll canceled.
+func (t *sessions) endShared() {
 	t.sendChanges() // that the program announced before the end
+	t.sendAnswers() // about the last events
 	t.shared.end()
 }
 
