@@ -162,6 +162,21 @@ func TestBudgetsWithoutTheStore(t *testing.T) {
 	})
 }
 
+// A lease whose answer is lost is repeated, so that its units are used.
+func TestLeasesWhoseAnswersAreLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &limitClient{memoryLimits: &memoryLimits{}}
+		h := openShared(t, simpleServer("a"), `{"limits": {"callsPerDay": 640}}`, store)
+		c := clientOfView(t, annOf(h))
+		store.lose(errBroken)
+		for range 100 {
+			wantText(t, c, "all__name", "a")
+		}
+		store.lose(nil)
+		wantAdmitted(t, c, 540)
+	})
+}
+
 // Processes divide the concurrency of a server with a URL. When one is killed, the others get its share after it
 // expires.
 //

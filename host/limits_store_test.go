@@ -17,10 +17,24 @@ func TestMemoryLimits(t *testing.T) {
 	})
 }
 
-// A limitClient uses a memoryLimits as a process does, and fails while broken is set.
+// A limitClient uses a memoryLimits as a process does, and fails while broken is set. Its leases fail after they took
+// effect while lost is set.
 type limitClient struct {
 	*memoryLimits
-	broken error
+	broken, lost error
+	delay        time.Duration // of leases
+}
+
+func (c *limitClient) lose(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = err
+}
+
+func (c *limitClient) slow(delay time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.delay = delay
 }
 
 func (c *limitClient) fail(err error) {
@@ -44,13 +58,29 @@ func (c *limitClient) enter(ctx context.Context) error {
 
 // memoryLimits is a [state.LimitStore] of the hosts of one process, in their time.
 type memoryLimits struct {
-	mu        sync.Mutex // guards the fields below, and broken of the clients
+	mu        sync.Mutex // guards the fields below, and those of the clients
 	full      map[string]time.Time
 	taken     map[string]state.Lease
 	processes map[string]time.Time
-	leases    int // calls of Lease
-	takes     int // calls of Take
+	ahead     time.Duration // of the clock for budgets
+	leases    int           // calls of Lease
+	takes     int           // calls of Take
+	last      map[leaseKey]lastLease
 }
+
+func (m *memoryLimits) move(ahead time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ahead = ahead
+}
+
+// A leaseKey identifies the leases of a process.
+type leaseKey struct {
+	key, process string
+	period       int64
+}
+
+type lastLease struct{ number, units int64 }
 
 func (c *limitClient) Take(
 	ctx context.Context, key string, every time.Duration, burst, n int,
@@ -74,29 +104,45 @@ func (c *limitClient) Take(
 	return taken, tokens - taken, 0, nil
 }
 
-func put[V any](m *map[string]V, key string, value V) {
+func put[K comparable, V any](m *map[K]V, key K, value V) {
 	if *m == nil {
-		*m = map[string]V{}
+		*m = map[K]V{}
 	}
 	(*m)[key] = value
 }
 
 func (c *limitClient) Lease(
-	ctx context.Context, key string, period time.Duration, limit, n int64,
+	ctx context.Context, key string, op state.Operation, period time.Duration, limit, n int64,
 ) (l state.Lease, err error) {
 	if err := c.enter(ctx); err != nil {
 		return l, err
 	}
-	defer c.mu.Unlock()
+	delay := c.delay
+	defer func() {
+		c.mu.Unlock()
+		<-time.After(delay)
+	}()
 	c.leases++
-	now := time.Now().UnixNano()
+	now := time.Now().Add(c.ahead).UnixNano()
 	if l = c.taken[key]; l.Period != now/int64(period) {
 		l = state.Lease{Period: now / int64(period)}
 	}
 	l.Units = max(0, min(n, limit-l.Taken))
-	l.Taken += l.Units
+	last, repeats := c.last[leaseKey{key, op.Process, l.Period}]
+	switch {
+	case repeats && op.Number == last.number:
+		l.Units = last.units
+	case repeats && op.Number < last.number:
+		l.Units = 0
+	default:
+		l.Taken += l.Units
+		put(&c.last, leaseKey{key, op.Process, l.Period}, lastLease{op.Number, l.Units})
+	}
 	l.Left = time.Duration((l.Period+1)*int64(period) - now)
 	put(&c.taken, key, l)
+	if c.lost != nil {
+		return state.Lease{}, c.lost
+	}
 	return l, nil
 }
 

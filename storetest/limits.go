@@ -22,6 +22,7 @@ func RunLimits(t *testing.T, open func(t *testing.T) (a, b state.LimitStore)) {
 		"several tokens are taken at once":         limitsBatches,
 		"concurrent users take no token twice":     limitsConcurrent,
 		"leases do not exceed a budget":            limitsLeases,
+		"a repeated lease takes nothing":           limitsRepeated,
 		"a budget begins again with a period":      limitsPeriod,
 		"processes are counted until they expire":  limitsProcesses,
 		"a process that leaves removes no others":  limitsLeave,
@@ -93,11 +94,12 @@ func limitsBatches(t *testing.T, a, b state.LimitStore) {
 func limitsConcurrent(t *testing.T, a, b state.LimitStore) {
 	const tokens, units, each = 100, 1000, 3
 	var taken, leased atomic.Int64
-	concurrently(a, b, func(_ int, s state.LimitStore) {
+	concurrently(a, b, func(n int, s state.LimitStore) {
+		next := operations(strconv.Itoa(n))
 		for range each {
 			n, _, _, err := s.Take(t.Context(), "a", time.Hour, tokens, 7)
 			taken.Add(int64(n))
-			l, err2 := s.Lease(t.Context(), "a", longPeriod, units, 7)
+			l, err2 := s.Lease(t.Context(), "a", next(), longPeriod, units, 7)
 			leased.Add(l.Units)
 			if err != nil || err2 != nil {
 				t.Error(err, err2)
@@ -111,9 +113,10 @@ func limitsConcurrent(t *testing.T, a, b state.LimitStore) {
 
 func limitsLeases(t *testing.T, a, b state.LimitStore) {
 	var last state.Lease
+	next := operations("process")
 	want := func(s state.LimitStore, limit, n, units, taken int64) {
 		t.Helper()
-		l, err := s.Lease(t.Context(), "a", longPeriod, limit, n)
+		l, err := s.Lease(t.Context(), "a", next(), longPeriod, limit, n)
 		if l.Units != units || l.Taken != taken || l.Left <= 0 || l.Left > longPeriod || err != nil {
 			t.Errorf("a lease of %d of %d is %+v, %v; want %d, %d in all", n, limit, l, err, units, taken)
 		}
@@ -138,10 +141,41 @@ func limitsLeases(t *testing.T, a, b state.LimitStore) {
 	want(b, large, large, 1, large)
 }
 
+// operations returns a function that returns the operations of a process.
+func operations(process string) func() state.Operation {
+	op := state.Operation{Process: process}
+	return func() state.Operation {
+		op.Number++
+		return op
+	}
+}
+
+func limitsRepeated(t *testing.T, a, b state.LimitStore) {
+	op := func(process string, number int64) state.Operation {
+		return state.Operation{Process: process, Number: number}
+	}
+	want := func(s state.LimitStore, op state.Operation, n, units, taken int64) {
+		t.Helper()
+		l, err := s.Lease(t.Context(), "a", op, longPeriod, 100, n)
+		if l.Units != units || l.Taken != taken || err != nil {
+			t.Errorf("%+v leases %+v, %v; want %d, %d in all", op, l, err, units, taken)
+		}
+	}
+	want(a, op("1", 1), 10, 10, 10)
+	want(b, op("1", 1), 20, 10, 10) // may need more by now
+	want(b, op("2", 1), 10, 10, 20)
+	want(a, op("1", 3), 10, 10, 30)
+	want(b, op("1", 2), 10, 0, 30) // came late
+	want(b, op("1", 3), 10, 10, 30)
+	want(a, op("1", 4), 100, 70, 100)
+	want(a, op("1", 5), 1, 0, 100)
+}
+
 func limitsPeriod(t *testing.T, a, b state.LimitStore) {
 	const period, limit = time.Second, 5
+	nextOp := operations("process")
 	lease := func(s state.LimitStore) state.Lease {
-		l, err := s.Lease(t.Context(), "a", period, limit, limit)
+		l, err := s.Lease(t.Context(), "a", nextOp(), period, limit, limit)
 		must(t, err)
 		return l
 	}
@@ -204,7 +238,7 @@ func limitsLeave(t *testing.T, a, b state.LimitStore) {
 
 func limitsCanceled(t *testing.T, a, b state.LimitStore) {
 	_, _, _, take := a.Take(ended(t), "a", time.Hour, 2, 1)
-	_, lease := a.Lease(ended(t), "a", longPeriod, 2, 1)
+	_, lease := a.Lease(ended(t), "a", state.Operation{Process: "a", Number: 1}, longPeriod, 2, 1)
 	_, _, join := a.Join(ended(t), "a", longIdle)
 	back := a.Return(ended(t), "a", state.Lease{})
 	for name, err := range map[string]error{"Take": take, "Lease": lease, "Join": join, "Return": back} {

@@ -19,8 +19,10 @@ type LimitStore interface {
 	Take(ctx context.Context, key string, every time.Duration, burst, n int) (
 		taken, left int, wait time.Duration, err error)
 	// Lease takes n units of a budget, or all units that are left if there are fewer. A budget contains
-	// limit units in each period; the first period begins at the start of 1970, UTC.
-	Lease(ctx context.Context, key string, period time.Duration, limit, n int64) (Lease, error)
+	// limit units in each period; the first period begins at the start of 1970, UTC. An operation that
+	// repeats the last lease of its process in the period takes nothing, and returns the Units of that
+	// lease.
+	Lease(ctx context.Context, key string, op Operation, period time.Duration, limit, n int64) (Lease, error)
 	// Return returns the Units of a lease that were not used; negative Units were used without a lease. It
 	// has no effect after the period.
 	Return(ctx context.Context, key string, unused Lease) error
@@ -28,6 +30,13 @@ type LimitStore interface {
 	// processes must join for the same time, so that the store can tell when its clock was ahead. Join
 	// returns the number of processes, and how many of them have a lesser name.
 	Join(ctx context.Context, process string, ttl time.Duration) (place, processes int, err error)
+}
+
+// An Operation identifies a lease, so that a process can repeat it without knowing whether the store applied
+// it.
+type Operation struct {
+	Process string // as it joined
+	Number  int64  // at least 1, and greater than in earlier operations of the process
 }
 
 // A Lease is a part of a budget.

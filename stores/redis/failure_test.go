@@ -266,7 +266,7 @@ func useLimits(t testing.TB, s state.LimitStore) {
 	if _, left, wait, err := s.Take(t.Context(), "ann", time.Hour, 3, 1); left != 2 || wait != 0 || err != nil {
 		t.Fatalf("Take returned %d, %v, %v", left, wait, err)
 	}
-	l, err := s.Lease(t.Context(), "ann", 24*time.Hour, 100, 3)
+	l, err := s.Lease(t.Context(), "ann", state.Operation{Process: "process", Number: 1}, 24*time.Hour, 100, 3)
 	if l.Units != 3 || err != nil {
 		t.Fatalf("Lease returned %+v, %v", l, err)
 	}

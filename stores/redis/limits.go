@@ -41,8 +41,11 @@ func (s limitStore) Take(
 }
 
 // Lease takes units of a budget. A period must consist of whole seconds.
-func (s limitStore) Lease(ctx context.Context, key string, period time.Duration, limit, n int64) (state.Lease, error) {
+func (s limitStore) Lease(
+	ctx context.Context, key string, op state.Operation, period time.Duration, limit, n int64,
+) (state.Lease, error) {
 	reply, err := s.eval(ctx, "lease budget", scriptLimitLease, 0, s.key("budget", key),
+		op.Process, strconv.FormatInt(op.Number, 10),
 		strconv.FormatInt(int64(period/time.Second), 10), strconv.FormatInt(limit, 10), strconv.FormatInt(n, 10))
 	all, err := s.integers(reply, err, 4)
 	left := time.Duration(all[3]) * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/host/state"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
@@ -23,7 +24,7 @@ func TestKeysOfLimitsExpire(t *testing.T) {
 	if _, _, _, err := s.Take(t.Context(), "secret name", 100*time.Millisecond, 3, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Lease(t.Context(), "secret name", time.Second, 100, 3); err != nil {
+	if _, err := s.Lease(t.Context(), "secret name", state.Operation{Process: "a", Number: 1}, time.Second, 100, 3); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Join(t.Context(), "process", 300*time.Millisecond); err != nil {
@@ -60,8 +61,8 @@ func TestProcessesAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
-// A server whose clock is behind, after a failover, neither blocks a caller for longer than its bucket needs to fill
-// nor begins a budget again.
+// A server whose clock is behind, after a failover, blocks a caller for at most the time that its bucket needs to fill.
+// It continues a budget of the next period, and begins a budget of a later period again.
 func TestLimitsAfterTheClockWentBack(t *testing.T) {
 	s := openPrefix(t, "clock").Limits()
 	take := func() time.Duration {
@@ -72,9 +73,11 @@ func TestLimitsAfterTheClockWentBack(t *testing.T) {
 		}
 		return wait
 	}
+	number := int64(0)
 	lease := func() (units, taken int64) {
 		t.Helper()
-		l, err := s.Lease(t.Context(), "a", 24*time.Hour, 10, 4)
+		number++
+		l, err := s.Lease(t.Context(), "a", state.Operation{Process: "a", Number: number}, 24*time.Hour, 10, 4)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,19 +85,26 @@ func TestLimitsAfterTheClockWentBack(t *testing.T) {
 	}
 	take()
 	lease()
-	ahead := time.Now().Add(48 * time.Hour)
-	for _, key := range keysOf(t, "clock") {
-		if strings.HasPrefix(key, "clock:rate:") {
-			command(t, shared.url(), "SET", key, strconv.FormatInt(ahead.UnixMicro(), 10), "PX", "3600000")
-		} else {
-			command(t, shared.url(), "HSET", key, "period", strconv.FormatInt(ahead.Unix()/86400, 10))
+	move := func(days int) {
+		ahead := time.Now().AddDate(0, 0, days)
+		for _, key := range keysOf(t, "clock") {
+			if strings.HasPrefix(key, "clock:rate:") {
+				command(t, shared.url(), "SET", key, strconv.FormatInt(ahead.UnixMicro(), 10), "PX", "3600000")
+			} else {
+				command(t, shared.url(), "HSET", key, "period", strconv.FormatInt(ahead.Unix()/86400, 10))
+			}
 		}
 	}
+	move(1)
 	if wait := take(); wait <= 0 || wait > time.Minute {
 		t.Errorf("the next token needs %v, want at most a minute", wait)
 	}
 	if units, taken := lease(); units != 4 || taken != 8 {
 		t.Errorf("the lease contains %d, %d in all; want 4 and 8", units, taken)
+	}
+	move(365 * 25)
+	if units, taken := lease(); units != 4 || taken != 4 {
+		t.Errorf("after 25 years, the lease contains %d, %d in all; want 4 and 4", units, taken)
 	}
 }
 
@@ -161,7 +171,7 @@ func TestLimitsWithoutAServer(t *testing.T) {
 		if taken != 0 || left != 0 || wait != 0 || !errors.Is(err, redis.ErrUnavailable) {
 			t.Fatalf("Take of a paused server returned %d, %d, %v, %v", taken, left, wait, err)
 		}
-		l, err := limits.Lease(t.Context(), "a", 24*time.Hour, 2, 1)
+		l, err := limits.Lease(t.Context(), "a", state.Operation{Process: "a", Number: 1}, 24*time.Hour, 2, 1)
 		if l.Units != 0 || !errors.Is(err, redis.ErrUnavailable) {
 			t.Fatalf("Lease of a paused server returned %+v, %v", l, err)
 		}

@@ -30,7 +30,7 @@ const (
 
 // A lender lends parts of budgets: a [state.LimitStore], or the state of the host.
 type lender interface {
-	Lease(ctx context.Context, key string, period time.Duration, limit, n int64) (state.Lease, error)
+	Lease(ctx context.Context, key string, op state.Operation, period time.Duration, limit, n int64) (state.Lease, error)
 	Return(ctx context.Context, key string, unused state.Lease) error
 }
 
@@ -42,9 +42,10 @@ type budgets struct {
 	logger  *slog.Logger
 	leasing singleflight.Group[budgetKey, int64]
 
-	mu    sync.Mutex // guards the fields below
-	by    lru.Map[budgetKey, budget]
-	rests map[budgetKey]state.Lease // of budgets that by does not contain any more
+	mu     sync.Mutex // guards the fields below
+	by     lru.Map[budgetKey, budget]
+	rests  map[budgetKey]state.Lease // of budgets that by does not contain any more
+	leases int64                     // the number of the last lease
 }
 
 // A budgetKey identifies a budget of a caller.
@@ -63,6 +64,7 @@ type budget struct {
 	taken   int64 // units that all processes leased, when this process last did
 	period  int64 // zero until the lender answered
 	ends    time.Time
+	leasing int64 // the number of a lease without an answer, which the next attempt repeats; or zero
 }
 
 // A usage is a number of calls and bytes.
@@ -168,7 +170,7 @@ func (b *budgets) lease(ctx context.Context, key budgetKey, limit, needed int64)
 
 // take leases n units, or the rest of the limit.
 func (b *budgets) take(ctx context.Context, key budgetKey, limit, n int64) (units int64, err error) {
-	got, err := b.lender.Lease(ctx, key.text(), budgetPeriod, limit, n)
+	got, err := b.lender.Lease(ctx, key.text(), b.operation(key), budgetPeriod, limit, n)
 	if err != nil {
 		return 0, err
 	}
@@ -180,7 +182,20 @@ func (b *budgets) take(ctx context.Context, key budgetKey, limit, n int64) (unit
 	}
 	used.granted += got.Units
 	used.taken, used.period, used.ends = got.Taken, got.Period, time.Now().Add(got.Left)
+	used.leasing = 0
 	return got.Units, nil
+}
+
+// operation returns the lease of a budget that is not answered, or a new lease.
+func (b *budgets) operation(key budgetKey) state.Operation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	used := b.todayLocked(key)
+	if used.leasing == 0 {
+		b.leases++
+		used.leasing = b.leases
+	}
+	return state.Operation{Process: b.shared.process, Number: used.leasing}
 }
 
 // settle leases the units that the process used without a lease, also over the limit.

@@ -36,7 +36,7 @@ func parseLent(value []byte) (l lent) {
 
 // Lease implements [lender].
 func (s *stateLender) Lease(
-	ctx context.Context, key string, period time.Duration, limit, n int64,
+	ctx context.Context, key string, _ state.Operation, period time.Duration, limit, n int64,
 ) (l state.Lease, err error) {
 	now := time.Now().UnixNano()
 	l.Period = now / int64(period)
