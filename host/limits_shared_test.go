@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -120,24 +121,24 @@ func TestRatesWithoutTheStore(t *testing.T) {
 // Requirement: HOST-06
 func TestBudgetOfSeveralProcessesInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const settings = `{"limits": {"callsPerDay": 128}}` // parts of 4
+		const settings = `{"limits": {"callsPerDay": 384}}` // parts of 6, and of 4 with three processes
 		hosts, stores := openBoth(t, simpleServer("a"), settings)
 		killed := openShared(t, simpleServer("a"), settings, &limitClient{memoryLimits: stores[0].memoryLimits})
 		first, second := clientOfView(t, annOf(hosts[0])), clientOfView(t, annOf(hosts[1]))
 		wantText(t, clientOfView(t, annOf(killed)), "all__name", "a") // it leaves 3
-		wantText(t, second, "all__name", "a")                         // it leaves 3
+		wantText(t, second, "all__name", "a")                         // it leaves 5
 		before := stores[0].leases
-		wantAdmitted(t, first, 120)
-		if n := stores[0].leases - before; n > 32 {
-			t.Errorf("120 calls leased %d times, want at most 32", n)
+		wantAdmitted(t, first, 374)
+		if n := stores[0].leases - before; n > 64 {
+			t.Errorf("374 calls leased %d times, want at most 64", n)
 		}
-		if c := hosts[0].Operator().CallerLimits()[0]; c.Calls != 128 {
-			t.Errorf("got %d calls, want 128 of all processes", c.Calls)
+		if c := hosts[0].Operator().CallerLimits()[0]; c.Calls != 384 {
+			t.Errorf("got %d calls, want 384 of all processes", c.Calls)
 		}
 		_ = hosts[1].Close()
-		wantAdmitted(t, first, 3)
+		wantAdmitted(t, first, 5)
 		<-time.After(24 * time.Hour)
-		wantAdmitted(t, first, 128)
+		wantAdmitted(t, first, 384)
 	})
 }
 
@@ -174,6 +175,87 @@ func TestLeasesWhoseAnswersAreLost(t *testing.T) {
 		}
 		store.lose(nil)
 		wantAdmitted(t, c, 540)
+	})
+}
+
+// While the calls that were admitted without the store are counted, requests count each call once, and the process
+// reports that it runs.
+func TestCallsAreCountedAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memoryLimits{}
+		store, second := &limitClient{memoryLimits: m}, &limitClient{memoryLimits: m}
+		h := openShared(t, simpleServer("a"), `{"limits": {"callsPerDay": 64}}`, store)
+		other := openShared(t, simpleServer("a"), `{}`, second)
+		<-time.After(3 * time.Second)
+		store.fail(errBroken)
+		clients := make([]*mcp.Client, 30)
+		for n := range clients {
+			p := mcp.Principal{Issuer: "i", Subject: fmt.Sprint(n)}
+			clients[n] = clientOfView(t, h.For(&policy.Caller{Principal: &p}))
+			for range 20 {
+				wantText(t, clients[n], "all__name", "a")
+			}
+		}
+		<-time.After(3 * time.Second)
+		store.slow(time.Second)
+		store.fail(nil)
+		<-time.After(3 * time.Second) // it began to count
+		for _, c := range clients {
+			wantText(t, c, "all__name", "a")
+			wantSharing(t, other, 2, true)
+		}
+		store.slow(0)
+		for _, c := range clients {
+			wantAdmitted(t, c, 43)
+		}
+	})
+}
+
+// A process that knows that a budget is used up admits nothing without the store.
+func TestUsedBudgetWithoutTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hosts, stores := openBoth(t, simpleServer("a"), `{"limits": {"callsPerDay": 64}}`)
+		first, second := clientOfView(t, annOf(hosts[0])), clientOfView(t, annOf(hosts[1]))
+		wantAdmitted(t, first, 64)
+		wantAdmitted(t, second, 0)
+		for _, s := range stores {
+			s.fail(errBroken)
+		}
+		wantAdmitted(t, first, 0)
+		wantAdmitted(t, second, 0)
+	})
+}
+
+// The parts that many processes hold do not use up a budget.
+func TestBudgetOfManyProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memoryLimits{}
+		for range 40 {
+			h := openShared(t, simpleServer("a"), `{"limits": {"callsPerDay": 3200, "perCaller": "off", "perTool": "off"}}`,
+				&limitClient{memoryLimits: m})
+			wantText(t, clientOfView(t, annOf(h)), "all__name", "a")
+		}
+	})
+}
+
+// When the clock of the store is ahead, a caller waits for the period of the store, and its budget begins again with
+// that period.
+func TestPeriodOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memoryLimits{}
+		h := openShared(t, simpleServer("a"), `{"limits": {"callsPerDay": 64}}`, &limitClient{memoryLimits: m})
+		c := clientOfView(t, annOf(h))
+		wantText(t, c, "all__name", "a")
+		wantText(t, c, "all__name", "a")
+		m.move(36 * time.Hour)
+		wantAdmitted(t, c, 64)
+		if got := h.Operator().CallerLimits()[0].Calls; got != 64 {
+			t.Errorf("got %d calls, want 64 of the new period", got)
+		}
+		wait := wantFailure(t, c, "all__name", hosterr.CodeLimited, "after midnight UTC")
+		if wait > 12*time.Hour {
+			t.Errorf("the caller has to wait for %v, want at most 12h", wait)
+		}
 	})
 }
 

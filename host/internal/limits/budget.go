@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// leaseParts is the number of parts of a budget or a burst that processes lease. With fewer parts, a
-	// process that is killed takes more of a budget with it; with more parts, more requests wait for the
-	// store.
+	// leaseParts is the number of parts of a burst that processes lease, and of a budget that each process
+	// leases if it uses the whole budget. With fewer parts, a process that is killed takes more of a budget
+	// with it; with more parts, more requests wait for the store.
 	leaseParts = 32
 	// budgetPeriod begins at midnight UTC.
 	budgetPeriod = 24 * time.Hour
@@ -30,7 +30,8 @@ const (
 
 // A lender lends parts of budgets: a [state.LimitStore], or the state of the host.
 type lender interface {
-	Lease(ctx context.Context, key string, op state.Operation, period time.Duration, limit, n int64) (state.Lease, error)
+	Lease(ctx context.Context, key string, op state.Operation, period time.Duration, limit, n int64) (
+		state.Lease, error)
 	Return(ctx context.Context, key string, unused state.Lease) error
 }
 
@@ -112,17 +113,17 @@ func (b *budgets) draw(ctx context.Context, r *Request, unit string, limit, need
 		case err != nil:
 			return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: r.Server.name, RetryAfter: RetryAfter,
 				Err: fmt.Errorf("read the budget of the caller: %w", err)}
-		case units == unanswered && b.spend(key, b.shared.own().of(limit), needed, spent):
+		case units == unanswered && b.spend(key, b.current(key).alone(b.shared.own(), limit), needed, spent):
 			return nil
 		case units <= 0:
-			return r.Server.overBudget(unit, limit)
+			return r.Server.overBudget(unit, limit, time.Until(b.current(key).ends))
 		}
 	}
 	return nil
 }
 
-func (s *Server) overBudget(unit string, limit int64) error {
-	wait, setting, text := untilMidnight(time.Now()), "limits."+unit+"PerDay", fmt.Sprint(limit)
+func (s *Server) overBudget(unit string, limit int64, wait time.Duration) error {
+	setting, text := "limits."+unit+"PerDay", fmt.Sprint(limit)
 	if unit == "bytes" {
 		text = config.Size(limit).String()
 	}
@@ -142,25 +143,37 @@ func (b *budgets) spend(key budgetKey, alone, needed, spent int64) bool {
 	return true
 }
 
+// alone returns the units of a budget that the process may use in a period without the lender: its share, or
+// fewer if all processes together had leased more when the lender last answered.
+func (u budget) alone(own share, limit int64) int64 {
+	if u.period == 0 {
+		return own.of(limit)
+	}
+	return min(own.of(limit), u.granted+max(0, limit-u.taken))
+}
+
 // unanswered is the result of lease if the process may use its share because the lender does not answer.
 const unanswered = -1
 
 // lease leases a part of a budget unless the process already holds as much as needed: requests that need the same
-// budget at the same time wait for a single lease. It returns zero if the budget is used up. Without an answer, the
+// budget at the same time wait for a single lease. The lease includes the units that the process used without a
+// lease; if nothing is needed, it is of these alone. It returns zero if the budget is used up. Without an answer, the
 // error is that of the lender if the process does not know how much of the budget it used before it started.
 func (b *budgets) lease(ctx context.Context, key budgetKey, limit, needed int64) (units int64, err error) {
 	return b.leasing.Do(ctx, key, func(ctx context.Context) (int64, error) {
 		ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 		defer cancel()
-		b.mu.Lock()
-		used := *b.todayLocked(key)
-		b.mu.Unlock()
 		b.giveBack(ctx)
+		used := b.current(key)
 		missing := used.spent - used.granted
 		if missing+needed <= 0 {
-			return -missing, nil
+			return max(-missing, 1), nil // never zero: other requests wait for the same result
 		}
-		units, err := b.take(ctx, key, limit, max(limit/leaseParts, 1)+max(missing, 0))
+		n := max(missing, 0)
+		if needed > 0 {
+			n += max(limit/(leaseParts*int64(b.shared.own().processes)), 1)
+		}
+		units, err := b.take(ctx, key, limit, n)
 		if err != nil && (b.shared.store != nil || used.period > 0) {
 			return unanswered, nil
 		}
@@ -198,15 +211,31 @@ func (b *budgets) operation(key budgetKey) state.Operation {
 	return state.Operation{Process: b.shared.process, Number: used.leasing}
 }
 
-// settle leases the units that the process used without a lease, also over the limit.
-func (b *budgets) settle() {
-	missing := map[budgetKey]int64{}
+// settle leases the units that the process used without a lease, also over the limit, until done is closed or a
+// lease fails: the next request of a caller leases the units that are left.
+func (b *budgets) settle(done <-chan struct{}) {
+	var keys []budgetKey
 	b.mu.Lock()
-	b.by.All(func(key budgetKey, used *budget) { missing[key] = used.spent - used.granted })
+	b.by.All(func(key budgetKey, used *budget) {
+		if used.spent > used.granted {
+			keys = append(keys, key)
+		}
+	})
 	b.mu.Unlock()
-	for key, n := range missing {
-		if n > 0 {
-			_, _ = b.take(context.Background(), key, math.MaxInt64, n) // else the next request of the caller does
+	for _, key := range keys {
+		for used := b.current(key); used.spent > used.granted; used = b.current(key) {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			units, err := b.lease(context.Background(), key, math.MaxInt64, 0)
+			if err != nil || units == unanswered {
+				return
+			}
+			if units == 0 { // of a request that found the budget used up
+				break
+			}
 		}
 	}
 }
@@ -219,6 +248,13 @@ func (b *budgets) charge(principal string, l *config.CallerLimits, bytes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.todayLocked(budgetKey{"bytes", principal}).spent += int64(bytes)
+}
+
+// current returns the usage of a caller now.
+func (b *budgets) current(key budgetKey) budget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return *b.todayLocked(key)
 }
 
 // todayLocked returns a budget, which begins anew with each period.

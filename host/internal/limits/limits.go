@@ -61,12 +61,12 @@ func New(o Options) *Limits {
 }
 
 // Start counts the process among those that share its limits, until [Options.Done] is closed. It starts its
-// goroutine with run, and calls changed each time that the share of the process changed.
+// goroutines with run, and calls changed each time that the share of the process changed.
 func (l *Limits) Start(run func(func()), changed func()) {
 	if l.shared.store == nil {
 		return
 	}
-	l.join(changed)
+	l.join(run, changed)
 	run(func() {
 		ticker := time.NewTicker(renewEvery)
 		defer ticker.Stop()
@@ -75,7 +75,7 @@ func (l *Limits) Start(run func(func()), changed func()) {
 			case <-l.opts.Done:
 				return
 			case <-ticker.C:
-				l.join(changed)
+				l.join(run, changed)
 			}
 		}
 	})
@@ -83,7 +83,7 @@ func (l *Limits) Start(run func(func()), changed func()) {
 
 // join reports that the process runs, and updates its share. Fewer processes after a failure may only mean that the
 // others did not report again yet.
-func (l *Limits) join(changed func()) {
+func (l *Limits) join(run func(func()), changed func()) {
 	s := l.shared
 	place, processes, err := s.store.Join(context.Background(), s.process, processTTL)
 	failed, old := s.failed.Swap(err != nil), s.own()
@@ -93,7 +93,7 @@ func (l *Limits) join(changed func()) {
 			"processes", old.processes, "error", err)
 	case err == nil && failed:
 		l.opts.Logger.Info("host: the store of limits answers again", "processes", processes)
-		l.budgets.settle()
+		run(func() { l.budgets.settle(l.opts.Done) }) // may take longer than until the next join
 	}
 	if now := (share{place, processes}); err == nil && now != old && !(failed && processes < old.processes) {
 		s.share.Store(&now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -89,6 +90,49 @@ func TestBudgetsOutliveAProcess(t *testing.T) {
 		wantRefusal(t, l.Check(t.Context(), call(l.NewServer("a", &config.ServerSettings{}), "ann", "{}")),
 			hosterr.CodeLimited, 24*time.Hour,
 			"the caller has used limits.callsPerDay of 2: send the request again after midnight UTC, in 24h0m0s")
+	})
+}
+
+// The rest of a budget that left memory returns to the lender.
+func TestRestsOfManyBudgetsAreReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, settings := &state.Memory{}, &config.CallerLimits{CallsPerDay: 64} // parts of 2
+		l := newLimits(t, store, settings)
+		s := l.NewServer("a", &config.ServerSettings{})
+		pay := func(l *limits.Limits, principal string) error { return l.Pay(t.Context(), call(s, principal, "{}")) }
+		if err := pay(l, "ann"); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 20_001 {
+			if err := pay(l, fmt.Sprint(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		another := newLimits(t, store, settings)
+		for n := range 63 {
+			if err := pay(another, "ann"); err != nil {
+				t.Fatalf("call %d: %v", n+2, err)
+			}
+		}
+		if err := pay(another, "ann"); err == nil {
+			t.Error("call 65 of 64 was admitted")
+		}
+	})
+}
+
+// A result that exceeds the budget counts in the next process.
+func TestLargeResultsOutliveAProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, settings := &state.Memory{}, &config.CallerLimits{BytesPerDay: 3200}
+		l := newLimits(t, store, settings)
+		r := call(l.NewServer("a", &config.ServerSettings{}), "ann", "{}")
+		if err := l.Pay(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		l.Charge("ann", 4000)
+		l.Close()
+		wantRefusal(t, newLimits(t, store, settings).Pay(t.Context(), r), hosterr.CodeLimited, 24*time.Hour,
+			"the caller has used limits.bytesPerDay of 3200B: send the request again after midnight UTC, in 24h0m0s")
 	})
 }
 
