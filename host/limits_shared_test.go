@@ -229,10 +229,10 @@ func TestUsedBudgetWithoutTheStore(t *testing.T) {
 // The parts that many processes hold do not use up a budget.
 func TestBudgetOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const settings = `{"limits": {"callsPerDay": 3200, "perCaller": "off", "perTool": "off"}}`
 		m := &memoryLimits{}
 		for range 40 {
-			h := openShared(t, simpleServer("a"), `{"limits": {"callsPerDay": 3200, "perCaller": "off", "perTool": "off"}}`,
-				&limitClient{memoryLimits: m})
+			h := openShared(t, simpleServer("a"), settings, &limitClient{memoryLimits: m})
 			wantText(t, clientOfView(t, annOf(h)), "all__name", "a")
 		}
 	})

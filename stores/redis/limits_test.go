@@ -24,7 +24,8 @@ func TestKeysOfLimitsExpire(t *testing.T) {
 	if _, _, _, err := s.Take(t.Context(), "secret name", 100*time.Millisecond, 3, 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Lease(t.Context(), "secret name", state.Operation{Process: "a", Number: 1}, time.Second, 100, 3); err != nil {
+	first := state.Operation{Process: "a", Number: 1}
+	if _, err := s.Lease(t.Context(), "secret name", first, time.Second, 100, 3); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := s.Join(t.Context(), "process", 300*time.Millisecond); err != nil {
