@@ -160,6 +160,9 @@ func TestFollow_ReportOfAnotherPrincipal(t *testing.T) {
 			events := f.stream(s.get(ctx, lastEvent))
 			synctest.Wait()
 			question, answer := <-reports, <-reports
+			if question.Stream.From == "" { // the bus delivers to the process before the test
+				question, answer = answer, question
+			}
 			if question.Stream.From == "" || answer.Stream.From != "" || answer.Stream.Last != 1 {
 				t.Fatalf("got %+v and %+v, want a question and its answer", question, answer)
 			}
