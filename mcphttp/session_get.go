@@ -59,7 +59,7 @@ func (h *Handler) resumeCall(r *http.Request, s *session, conn *eventStream, nam
 	s.mu.Lock()
 	stream := s.streams[name]
 	s.mu.Unlock()
-	if stream == nil { // the call is over, or runs at another process
+	if stream == nil || stream.done.Load() { // the call is over, or runs at another process
 		return h.follow(r, s, conn, name, n)
 	}
 	if no := h.afterReplay(conn, stream.attach(r.Context(), conn, n)); no != nil {
