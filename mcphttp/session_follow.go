@@ -96,7 +96,7 @@ func isResponse(data []byte) bool {
 	return err == nil && (m.Kind() == jsonrpc.Response || m.Kind() == jsonrpc.Batch)
 }
 
-// A streamReport is a question of one process about a stream of another process, or the answer.
+// A streamReport is a question of a process about a stream of another process, or the answer.
 type streamReport struct {
 	Name string `json:"name"`
 	From string `json:"from,omitempty"` // the process that asks; empty in an answer

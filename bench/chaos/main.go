@@ -1,4 +1,4 @@
-// Command chaos is a test of one server process under faults, or of several that share a Redis. It
+// Command chaos tests a server process under faults, or several processes that share a Redis server. It
 // starts an MCP server with an authorization server and lets workers call it through a proxy. Round
 // after round, a nemesis kills, stops and restarts the processes, and cuts, stalls and repeats the
 // traffic of the proxy. A checker judges the history of all calls: nothing is lost, doubled or

@@ -18,7 +18,7 @@ type nemesis struct {
 	config  serverConfig
 	proxy   *proxy
 	history *history
-	redis   *redisServer // nil for one process
+	redis   *redisServer // nil for a single process
 	kinds   []faultKind
 
 	mu      sync.Mutex // guards the fields below
@@ -46,7 +46,7 @@ var connectionFaults = []faultKind{
 	{"POSTs retried by the proxy", "", (*nemesis).retry},
 }
 
-// faultKinds are the faults of one process.
+// faultKinds are the faults of a single process.
 var faultKinds = append([]faultKind{
 	{"kill -9 and restart", "process", (*nemesis).killServer},
 	{"SIGTERM and restart", "process", (*nemesis).restartServer},

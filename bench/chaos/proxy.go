@@ -77,7 +77,7 @@ func (p *proxy) close() {
 	p.all.Wait()
 }
 
-// setTarget sets the addresses of the server. Open connections keep the old one until the next
+// setTarget sets the addresses of the server. Open connections keep the former address until the next
 // request, if there are several.
 func (p *proxy) setTarget(addresses ...string) {
 	p.mu.Lock()
@@ -198,7 +198,7 @@ func (l *link) startDown() {
 	})
 }
 
-// next replaces the server by the next one. The response to the request before has been passed on.
+// next replaces the server by the next server. The response to the request before has been passed on.
 func (l *link) next() bool {
 	server, err := l.proxy.dial()
 	if err != nil {
@@ -297,7 +297,7 @@ func (l *link) await(stalled func(m proxyMode) bool) proxyMode {
 	}
 }
 
-// copy copies bytes in one direction.
+// copy copies bytes in a single direction.
 func (l *link) copy(to io.Writer, from io.Reader, stalled func(m proxyMode) bool) {
 	buf := make([]byte, 16<<10)
 	for {

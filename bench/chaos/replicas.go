@@ -129,7 +129,7 @@ func (n *nemesis) wipeRedis(_ *rand.Rand, d time.Duration) error {
 	return err
 }
 
-// link returns the proxy between Redis and one of the processes.
+// link returns the proxy between Redis and a process.
 func (n *nemesis) link(r *rand.Rand) *proxy { return n.redis.links[r.IntN(len(n.redis.links))] }
 
 func (n *nemesis) resetLink(r *rand.Rand, _ time.Duration) error {

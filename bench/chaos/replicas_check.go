@@ -17,7 +17,7 @@ const (
 	stallTime = sharedIdle / 4
 	// busyTime is how late that process may be while calls must be answered in time.
 	busyTime = time.Second
-	// resumesElsewhere says that a call that runs in one process can be resumed in another.
+	// resumesElsewhere says that a call is resumed at another process than its own.
 	resumesElsewhere = true
 )
 

@@ -30,7 +30,7 @@ type options struct {
 	every  int // rounds between two checks of the residue
 	out    io.Writer
 
-	replicas int  // processes that share a store; 0 for one process with files
+	replicas int  // processes that share a store; 0 for a single process with files
 	expire   bool // wait until everything in the store has expired
 }
 

@@ -248,12 +248,12 @@ func (w *worker) cancel(ctx context.Context) {
 	w.end(a, text, err)
 }
 
-// attempt makes one call and returns its outcome.
+// attempt makes a call and returns its outcome.
 func (w *worker) attempt(ctx context.Context, op, nonce string, timeout time.Duration) outcome {
 	return w.made(ctx, op, nonce, timeout).Outcome
 }
 
-// made makes one call and records it.
+// made makes a call and records it.
 func (w *worker) made(ctx context.Context, op, nonce string, timeout time.Duration) *attempt {
 	args := callArguments{Nonce: nonce, Count: streamNotes}
 	if op == "slow" || op == "stream" {

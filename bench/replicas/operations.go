@@ -16,7 +16,7 @@ import (
 // An operation is a row of the table: what one process does for a client.
 type operation struct {
 	name string
-	// prepare returns what each repetition does. The repetitions run one after the other, so that the
+	// prepare returns the function of each repetition. The repetitions run one after the other, so that the
 	// times are latencies.
 	prepare func(r *replicas) (func(n int) error, error)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/patchbay-mcp/patchbay/bench/internal/rig"
 )
 
-// memory prints the memory of Redis for each of n sessions, which includes what Redis knows about the
-// processes that read the session, and the memory of a process.
+// memory prints the memory of Redis for each of n sessions, with the list of the processes that
+// read the session, and the memory of a process.
 func memory(out io.Writer, server *redisServer, r *replicas, n int) error {
 	heapBefore := heap()
 	before, err := server.usage()
@@ -44,7 +44,7 @@ func heap() float64 {
 	return float64(m.HeapAlloc + m.StackInuse)
 }
 
-// A contender is one side of a comparison.
+// A contender is a side of a comparison.
 type contender struct {
 	name string
 	run  func(n int) error

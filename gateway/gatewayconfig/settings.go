@@ -33,7 +33,7 @@ type Settings struct {
 	// sampled, even where other machines reach the gateway: at PublicURL, or at an address of
 	// Listen that is not loopback. Without it, spans only link to the traces of such callers.
 	TrustTraceContext bool `json:"trustTraceContext" jsonschema:"continue traces of other machines,default=false" reload:"restart"` //nolint:lll // a tag
-	// Store lists the stores that several gateways share, at most one in Redis and one file: the
+	// Store lists the stores that several gateways share, at most a Redis server and a file: the
 	// URL of a Redis or Valkey server, or bolt:PATH, whose file then contains the state of the
 	// gateways. A password must be a variable, as in redis://:${REDIS_PASSWORD}@HOST:PORT. Default:
 	// a file of the user.

@@ -12,7 +12,7 @@ import (
 // CheckStore returns an error for a store that no [Settings].Store may contain. The error does not
 // contain the text, which may contain a password.
 func CheckStore(text string) error {
-	// A digit in the text itself, such as a password, differs from one of the digits.
+	// A digit in the text itself, such as a password, differs from the first digit or the second.
 	return cmp.Or(checkStore(text, "1"), checkStore(text, "2"))
 }
 

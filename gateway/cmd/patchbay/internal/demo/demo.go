@@ -23,7 +23,7 @@ type Options struct {
 	Middleware []mcp.Middleware
 	// Tasks stores the tasks. Default: in memory.
 	Tasks tasks.Store
-	// StateKeys and StateStore are those of [mcp.ServerOptions].
+	// StateKeys and StateStore are the fields of [mcp.ServerOptions].
 	StateKeys  [][]byte
 	StateStore mcp.StateStore
 	// State contains demo://counter. Default: in memory.

@@ -60,7 +60,7 @@ func OpenStores(ctx context.Context, f *cmdutil.Factory, c *Config, urls []strin
 		file, isFile := strings.CutPrefix(store, "bolt:")
 		switch {
 		case isFile && s.File != "", !isFile && s.Shared != nil:
-			return nil, exit.UsageError(errors.New("invalid stores: want at most one in Redis and one file"))
+			return nil, exit.UsageError(errors.New("invalid stores: want at most a Redis server and a file"))
 		case isFile:
 			s.File = file
 			continue
@@ -206,7 +206,7 @@ type StoreReadiness struct {
 	State string `json:"state"` // "available", "unavailable", or "other key"
 }
 
-// Readiness returns the condition of the store in Redis, or nil without one.
+// Readiness returns the condition of the store in Redis, or nil without such a store.
 func (s *Stores) Readiness() *StoreReadiness {
 	if s == nil || s.Shared == nil {
 		return nil
