@@ -30,15 +30,10 @@ func TestFollow_SlowClient(t *testing.T) {
 		f, _ := startResuming(t, server)
 		f.at(0)
 		s := f.initialize(version)
-		ctx, disconnect := context.WithCancel(t.Context())
-		before := f.stream(s.post(ctx, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count",`+
-			`"_meta":{"progressToken":1}}}`))
-		before.skipFirstEvent(version)
-		first := before.next()
-		disconnect()
+		lastEvent := f.breakCount(s, version)
 		<-begun
 		f.at(1)
-		events := f.stream(s.get(t.Context(), "Last-Event-ID: "+first.ID))
+		events := f.stream(s.get(t.Context(), lastEvent))
 		<-time.After(20 * time.Second)
 		for range count - 1 {
 			if e := events.next(); !strings.Contains(string(e.Data), "notifications/progress") {

@@ -49,6 +49,18 @@ func startResuming(t *testing.T, core mcp.Handler) (*replicas, *sharedEvents) {
 	return startReplicas(t, core, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: events}}), events
 }
 
+// breakCount calls the tool "count" and disconnects after its first notification. It returns the header with which
+// the client resumes after the notification.
+func (r *replicas) breakCount(s *testSession, version string) (lastEvent string) {
+	r.t.Helper()
+	ctx, disconnect := context.WithCancel(r.t.Context())
+	defer disconnect()
+	events := r.stream(s.post(ctx, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count",`+
+		`"_meta":{"progressToken":1}}}`))
+	events.skipFirstEvent(version)
+	return "Last-Event-ID: " + events.next().ID
+}
+
 // breakCall calls the tool "notifywait" at the first process and disconnects. It returns the header with which the
 // client resumes after the notification. The next requests go to the second process.
 func (r *replicas) breakCall(core *testCore, s *testSession, version, body string) (lastEvent string) {
@@ -124,15 +136,10 @@ func TestFollow_ManyEvents(t *testing.T) {
 		f, _ := startResuming(t, server)
 		f.at(0)
 		s := f.initialize(version)
-		ctx, disconnect := context.WithCancel(t.Context())
-		before := f.stream(s.post(ctx, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"count",`+
-			`"_meta":{"progressToken":1}}}`))
-		before.skipFirstEvent(version)
-		first := before.next()
+		lastEvent := f.breakCount(s, version)
 		<-begun
-		disconnect()
 		f.at(1)
-		events := f.stream(s.get(t.Context(), "Last-Event-ID: "+first.ID))
+		events := f.stream(s.get(t.Context(), lastEvent))
 		synctest.Wait()
 		close(proceed)
 		last, got := 1, events.next()
