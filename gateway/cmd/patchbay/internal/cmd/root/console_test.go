@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -25,7 +26,7 @@ var consoleURL = regexp.MustCompile(`http://(127\.0\.0\.1|[a-z2-7]+\.localhost):
 
 // A urlWriter is standard error. It sends each URL of a console to found.
 type urlWriter struct {
-	lockedBuffer
+	cmdtest.Buffer
 	found chan string
 }
 
@@ -33,7 +34,7 @@ func (w *urlWriter) Write(b []byte) (int, error) {
 	for _, u := range consoleURL.FindAllString(string(b), -1) {
 		w.found <- u
 	}
-	return w.lockedBuffer.Write(b)
+	return w.Buffer.Write(b)
 }
 
 // withConsole runs patchbay console, calls visit with its URLs, and interrupts the command.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/run"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
@@ -41,7 +42,7 @@ func startGateway(t *testing.T, prepare func(p *cmdutil.Factory), args ...string
 	t.Helper()
 	read, write := io.Pipe()
 	var stdout bytes.Buffer
-	var stderr lockedBuffer
+	var stderr cmdtest.Buffer
 	p := newRun(strings.NewReader(""), write, &stderr)
 	if prepare != nil {
 		prepare(p)
@@ -83,24 +84,6 @@ func startGateway(t *testing.T, prepare func(p *cmdutil.Factory), args ...string
 		t.Fatal(err)
 	}
 	return g
-}
-
-// A lockedBuffer may be read while something is still logged: connections that were given up end later.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 var gatewayURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/mcp[/a-z]*`)
@@ -232,7 +215,7 @@ func onStdio(t *testing.T, revision string, args ...string) (c *mcp.Client, end 
 	t.Helper()
 	in, toGateway := io.Pipe()
 	fromGateway, out := io.Pipe()
-	var stderr lockedBuffer
+	var stderr cmdtest.Buffer
 	status := make(chan int, 1)
 	go func() {
 		status <- Run(context.Background(), append([]string{"gateway", "--stdio"}, args...), in, out, &stderr)

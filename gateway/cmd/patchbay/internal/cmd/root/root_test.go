@@ -18,6 +18,7 @@ import (
 	"github.com/zalando/go-keyring"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/demo"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/login"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/secrets"
@@ -205,7 +206,7 @@ type outcome struct {
 func patchbay(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	var stdout bytes.Buffer
-	var stderr lockedBuffer
+	var stderr cmdtest.Buffer
 	status := Run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
 }
@@ -215,7 +216,7 @@ func patchbay(t *testing.T, stdin string, args ...string) outcome {
 func atTerminal(t *testing.T, typed string, prepare func(p *cmdutil.Factory), args ...string) outcome {
 	t.Helper()
 	var stdout bytes.Buffer
-	var stderr lockedBuffer
+	var stderr cmdtest.Buffer
 	p := newRun(strings.NewReader(typed), &stdout, &stderr)
 	p.IO.Interactive, p.IO.Out.Terminal, p.IO.Err.Terminal, p.Login.Headless = true, true, true, false
 	p.Ask.Open = func(_ context.Context, page string) error { t.Errorf("opened page %s, want none", page); return nil }

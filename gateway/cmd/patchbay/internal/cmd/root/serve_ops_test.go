@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlptest"
@@ -35,7 +36,7 @@ import (
 // An observedServer is a `patchbay serve`.
 type observedServer struct {
 	url, ops string // without a path
-	stderr   *lockedBuffer
+	stderr   *cmdtest.Buffer
 	cancel   context.CancelFunc
 	exited   func() outcome
 }
@@ -50,7 +51,7 @@ func launchServe(t *testing.T, args ...string) (s *observedServer, out *announce
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out = &announcement{ready: make(chan struct{})}
-	s = &observedServer{stderr: &lockedBuffer{}, cancel: cancel}
+	s = &observedServer{stderr: &cmdtest.Buffer{}, cancel: cancel}
 	status := make(chan int, 1)
 	args = append([]string{"serve", "--insecure-no-auth", "--addr", "127.0.0.1:0", "--tasks", "memory"}, args...)
 	go func() { status <- Run(ctx, args, strings.NewReader(""), out, s.stderr) }()

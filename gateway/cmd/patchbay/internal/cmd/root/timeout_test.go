@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -110,9 +111,9 @@ func (r *slowReader) Read(b []byte) (int, error) {
 func TestTimeoutDoesNotCountQuestions(t *testing.T) {
 	forEachTransport(t, func(t *testing.T, c *taskClient) {
 		var status int
-		var stdout, stderr *lockedBuffer
+		var stdout, stderr *cmdtest.Buffer
 		withLimit(1500*time.Millisecond, func(limit time.Duration) bool {
-			stdout, stderr = &lockedBuffer{}, &lockedBuffer{}
+			stdout, stderr = &cmdtest.Buffer{}, &cmdtest.Buffer{}
 			p := newRun(&slowReader{limit + 200*time.Millisecond, strings.NewReader("y\n")}, stdout, stderr)
 			p.IO.Interactive, p.IO.Err.Terminal = true, true
 			status = runCommandLine(t.Context(), p, c.args("call --timeout "+limit.String(), "ask"))

@@ -1,4 +1,4 @@
-// Package cmdtest tests how commands parse command lines.
+// Package cmdtest tests how commands parse command lines, and holds their output for tests.
 package cmdtest
 
 import (
