@@ -363,8 +363,9 @@ func (f *follower) finish(ctx context.Context, known *followed) error {
 // fail sends an error in place of the response.
 func (f *follower) fail(isGone bool) error {
 	f.isOver = true
-	if f.isStandalone() {
-		return nil // it continues here
+	f.session.shared.stale.Add(1) // events are deleted with their session
+	if f.isStandalone() || !f.handler.sessions.refresh(f.session) {
+		return nil // it continues here, or the session ended
 	}
 	if data := lostResponse(f.key.Stream, isGone); data != nil {
 		return f.conn.append(sse.Event{Data: data})
