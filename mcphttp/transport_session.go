@@ -178,7 +178,11 @@ func (l *clientSession) exists(ctx context.Context) bool {
 		return true
 	}
 	m, err := l.response(x, id)
-	if status, ok := errors.AsType[*StatusError](err); ok && status.isUnavailable() {
+	status, ok := errors.AsType[*StatusError](err)
+	if !ok { // the body may be a JSON-RPC error, such as of a server whose session store fails
+		status = newStatusError(x.res, nil, "")
+	}
+	if status.isUnavailable() {
 		return true
 	}
 	return !errors.Is(err, driver.ErrSessionLost) && !isAnyStatus(err) && !x.unnamed && !mentionsSession(m)

@@ -137,19 +137,25 @@ func TestRefusedRequestDoesNotEndTheSession(t *testing.T) {
 	}
 }
 
-// A load balancer that reaches no server does not end a session.
+// A load balancer that reaches no server does not end a session, nor does a server whose session store
+// fails.
 //
 // Requirement: LHTTP-29
 func TestUnavailableServerKeepsTheSession(t *testing.T) {
-	for name, refuse := range map[string]func(w http.ResponseWriter){
-		"429": func(w http.ResponseWriter) { w.WriteHeader(429) },
-		"502": func(w http.ResponseWriter) { w.WriteHeader(502) },
-		"504": func(w http.ResponseWriter) { w.WriteHeader(504) },
-		"503 with Retry-After": func(w http.ResponseWriter) {
+	for name, refuse := range map[string]func(w http.ResponseWriter, id string){
+		"429": func(w http.ResponseWriter, _ string) { w.WriteHeader(429) },
+		"502": func(w http.ResponseWriter, _ string) { w.WriteHeader(502) },
+		"504": func(w http.ResponseWriter, _ string) { w.WriteHeader(504) },
+		"503 with Retry-After": func(w http.ResponseWriter, _ string) {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(503)
 		},
-		"503 with a page": func(w http.ResponseWriter) {
+		"503 with Retry-After and an error that mentions sessions": func(w http.ResponseWriter, id string) {
+			w.Header().Set("Retry-After", "1")
+			writeJSON(w, 503,
+				`{"jsonrpc":"2.0","id":`+id+`,"error":{"code":429,"message":"the store of sessions failed"}}`)
+		},
+		"503 with a page": func(w http.ResponseWriter, _ string) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.WriteHeader(503)
 		},
@@ -159,7 +165,7 @@ func TestUnavailableServerKeepsTheSession(t *testing.T) {
 			var down atomic.Bool
 			c := connectTo(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if down.Load() {
-					refuse(w)
+					refuse(w, idOf(r))
 					return
 				}
 				s.ServeHTTP(w, r)
