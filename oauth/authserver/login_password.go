@@ -246,11 +246,8 @@ func (p *passwordLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 }
 
 func (p *passwordLogin) show(w http.ResponseWriter, l *LoginRequest, status int, user, failure string) {
-	s := l.s
-	s.pages.write(w, status, "password", struct {
-		pageForm
-		User, Failure string
-	}{s.pageForm("Log in", pathLogin, l.in, l.client.Name), user, failure}, s.formTargets(l.in.Redirect))
+	form := &passwordForm{l.s.pageForm("Log in", pathLogin, l.in, l.client.Name), user, failure}
+	writePage(w, status, form.pageHead, form.html(), l.s.formTargets(l.in.Redirect))
 }
 
 // check returns nil if the user is unknown or the password is wrong.

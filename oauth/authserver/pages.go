@@ -1,53 +1,31 @@
 package authserver
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/base64"
-	"html/template"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/patchbay-mcp/patchbay/internal/markup"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/visible"
 )
 
-//go:embed pages/*.html pages/style.css
-var pageFiles embed.FS
+// pageStyle is the style sheet of all pages.
+//
+//go:embed pages.css
+var pageStyle string
 
 // maxShown is the maximum number of characters of a client's name that are shown: enough for real
 // names, and too few to imitate the text of the page.
 const maxShown = 80
 
 const maxHost = 253 // Spec: RFC 1035, section 2.3.4
-
-// A pageSet renders the pages: HTML without scripts that no other page can frame.
-type pageSet struct {
-	templates *template.Template
-	styleHash string
-	log       *slog.Logger
-}
-
-func newPageSet(log *slog.Logger) (*pageSet, error) {
-	style, err := pageFiles.ReadFile("pages/style.css")
-	if err != nil {
-		return nil, err
-	}
-	// Browsers hash the exact content of the style element.
-	css := "\n" + string(style)
-	t := template.New("").Funcs(template.FuncMap{"style": func() template.CSS { return template.CSS(css) }})
-	if t, err = t.ParseFS(pageFiles, "pages/*.html"); err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256([]byte(css))
-	return &pageSet{t, "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'", log}, nil
-}
 
 type pageHead struct {
 	Title, Server string
@@ -61,25 +39,40 @@ type pageForm struct {
 	ElsewhereURL string
 }
 
-// write writes a page. The targets are the form-action sources of its Content-Security-Policy.
-func (p *pageSet) write(w http.ResponseWriter, status int, name string, data any, targets []string) {
-	var body bytes.Buffer
-	if err := p.templates.ExecuteTemplate(&body, name+".html", data); err != nil {
-		p.log.Error("authorization server: page template failed", "error", err)
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
+// writePage writes a page: HTML without scripts that no other page can frame. The targets are the
+// form-action sources of its Content-Security-Policy.
+func writePage(w http.ResponseWriter, status int, head pageHead, content markup.HTML, targets []string) {
 	if targets == nil {
 		targets = []string{"'none'"}
 	}
+	style := "\n" + pageStyle
+	sum := sha256.Sum256([]byte(style)) // browsers hash the exact content of the style element
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+p.styleHash+"; form-action "+
-		strings.Join(targets, " ")+"; base-uri 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'sha256-"+
+		base64.StdEncoding.EncodeToString(sum[:])+"'; form-action "+strings.Join(targets, " ")+
+		"; base-uri 'none'; frame-ancestors 'none'")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the error is that of a closed connection
+	server := markup.Text(head.Server)
+	page := `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>` + markup.Text(head.Title) + ` – ` + server + `</title>
+<style>` + markup.HTML(style) + `</style>
+</head>
+<body>
+<header>` + server + `</header>
+<main>
+` + content + `</main>
+</body>
+</html>
+`
+	_, _ = w.Write([]byte(page)) // the error is that of a closed connection
 }
 
 // formTargets returns the form-action sources of an interaction. Browsers apply them to all
@@ -114,21 +107,19 @@ type pageError struct {
 }
 
 func (s *Server) showError(w http.ResponseWriter, _ *http.Request, e pageError) {
-	data := struct {
-		pageHead
-		Detail   string
-		Back     template.URL
-		BackHost string
-	}{pageHead: pageHead{e.Title, s.o.Name}, Detail: e.Detail}
-	// html/template would remove a redirect URI with a private-use scheme. The URI was checked
-	// before; script schemes are refused here again.
-	if u, err := url.Parse(e.Back); err == nil && e.Back != "" && !slices.Contains(scriptSchemes, u.Scheme) {
-		data.Back, data.BackHost = template.URL(e.Back), redirectHost(u)
+	content := `<h1>` + markup.Text(e.Title) + "</h1>\n" + `<p id="detail">` + markup.Text(e.Detail) + "</p>\n"
+	if u, err := url.Parse(e.Back); err == nil && isLinkable(u) {
+		content += `<p><a id="back" href="` + markup.Text(e.Back) + `" rel="noreferrer">Go back to ` +
+			markup.Text(redirectHost(u)) + "</a></p>\n"
 	}
-	s.pages.write(w, e.Status, "error", data, nil)
+	writePage(w, e.Status, pageHead{e.Title, s.o.Name}, content, nil)
 }
 
-var scriptSchemes = []string{"", "javascript", "data", "vbscript", "file", "blob", "about"}
+// isLinkable reports whether a page may link to a redirect URI. The URI was checked before; the
+// schemes of scripts are refused here again.
+func isLinkable(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" || strings.Contains(u.Scheme, ".")
+}
 
 // Spec: basic/authorization/client-registration (2026-07-28), Localhost Redirect URI Risks;
 // basic/security_best_practices, Consent UI.
@@ -137,17 +128,9 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 	if err != nil { // cannot happen: the request was checked
 		redirect = &url.URL{}
 	}
-	data := struct {
-		pageForm
-		Origin, DocumentHost, ClientHost, RedirectHost, ResourceURL string
-
-		Local, OnlyLocal, AppLink, Login bool
-
-		Scopes    []Scope
-		LoginName string // of the identity provider, if there is a single provider
-	}{
+	form := &consentForm{
 		pageForm:     s.pageForm("Allow access", pathConsent, in, c.Name),
-		Origin:       string(c.Origin),
+		Origin:       c.Origin,
 		ClientHost:   hostOf(c.URI),
 		RedirectHost: redirectHost(redirect),
 		Local:        netx.IsLoopback(redirect.Hostname()),
@@ -157,22 +140,23 @@ func (s *Server) showConsent(w http.ResponseWriter, _ *http.Request, in *interac
 		Login:        s.o.Login != nil,
 	}
 	if u, ok := s.providerLogin.(*providerLogin); ok && len(u.providers) == 1 {
-		data.LoginName = u.providers[0].o.Name
+		form.LoginName = u.providers[0].o.Name
 	}
-	data.Resource = res.Name
-	data.OnlyLocal = data.Local && !slices.ContainsFunc(c.RedirectURIs, func(uri string) bool {
+	form.Resource = res.Name
+	form.OnlyLocal = form.Local && !slices.ContainsFunc(c.RedirectURIs, func(uri string) bool {
 		u, err := url.Parse(uri)
 		return err == nil && !netx.IsLoopback(u.Hostname())
 	})
 	if c.Origin == originDocument {
-		data.DocumentHost = hostOf(c.ID)
+		form.DocumentHost = hostOf(c.ID)
 	}
-	s.pages.write(w, http.StatusOK, "consent", data, s.formTargets(in.Redirect))
+	writePage(w, http.StatusOK, form.pageHead, form.html(), s.formTargets(in.Redirect))
 }
 
 func (s *Server) pageForm(title, path string, in *interaction, clientName string) pageForm {
 	f := pageForm{
-		pageHead: pageHead{title, s.o.Name}, Action: s.issuer.Path + path, CSRF: in.CSRF,
+		pageHead: pageHead{title, s.o.Name}, CSRF: in.CSRF,
+		Action:      (&url.URL{Path: s.issuer.Path + path}).EscapedPath(),
 		Interaction: cmp.Or(in.sealed, in.ID),
 		Client:      cmp.Or(shownName(clientName), "an unnamed app"), Resource: in.Resource,
 	}

@@ -65,15 +65,11 @@ func (u *providerLogin) Login(w http.ResponseWriter, r *http.Request, l *LoginRe
 }
 
 func (u *providerLogin) choose(w http.ResponseWriter, l *LoginRequest) {
-	type choice struct{ ID, Name string }
-	var choices []choice
+	form := &choiceForm{pageForm: l.s.pageForm("Log in", pathLogin, l.in, l.client.Name)}
 	for _, p := range u.providers {
-		choices = append(choices, choice{p.o.ID, p.o.Name})
+		form.Choices = append(form.Choices, choice{p.o.ID, p.o.Name})
 	}
-	l.s.pages.write(w, http.StatusOK, "choice", struct {
-		pageForm
-		Choices []choice
-	}{l.s.pageForm("Log in", pathLogin, l.in, l.client.Name), choices}, l.s.formTargets(l.in.Redirect))
+	writePage(w, http.StatusOK, form.pageHead, form.html(), l.s.formTargets(l.in.Redirect))
 }
 
 func (u *providerLogin) begin(w http.ResponseWriter, r *http.Request, l *LoginRequest, p *provider) {

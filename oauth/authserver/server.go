@@ -50,7 +50,6 @@ type Server struct {
 	limits            *limits
 	proofs            *dpop.Verifier
 	clientJWKS        *clientJWKS
-	pages             *pageSet
 	documents         *documents
 	providerLogin     ProviderLogin // nil if Options.Login is not a ProviderLogin
 	log               *slog.Logger
@@ -99,9 +98,6 @@ func New(options *Options) (*Server, error) {
 	fetches := &fetchLimiter{limits: s.limits, slots: slots, clients: map[string]*clientSlots{}}
 	s.documents = newDocuments(&s.o, s.store, fetches)
 	s.clientJWKS = newClientJWKS(s.documents.fetcher, fetches)
-	if s.pages, err = newPageSet(s.log); err != nil {
-		return nil, fmt.Errorf("authserver: %w", err)
-	}
 	s.metadata, s.resourceDocuments = s.newMetadata(), s.newResourceDocuments()
 	s.route()
 	if u, ok := opts.Login.(*providerLogin); ok {

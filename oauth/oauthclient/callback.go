@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"html"
 	"io"
 	"log"
 	"net"
@@ -19,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/markup"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 )
@@ -281,14 +281,14 @@ const pageStyle = `:root{color-scheme:light dark}*{box-sizing:border-box}` +
 func writePage(w http.ResponseWriter, status int, p page) {
 	body := `<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">` +
 		`<meta name="viewport" content="width=device-width">` +
-		`<title>` + html.EscapeString(p.title) + `</title><style>` + pageStyle + `</style></head><body><main><h1>` +
-		html.EscapeString(p.title) + `</h1><p>` + html.EscapeString(p.text) + `</p>`
+		`<title>` + markup.Text(p.title) + `</title><style>` + pageStyle + `</style></head><body><main><h1>` +
+		markup.Text(p.title) + `</h1><p>` + markup.Text(p.text) + `</p>`
 	if p.detail != "" {
-		body += `<p class="detail">` + html.EscapeString(p.detail) + `</p>`
+		body += `<p class="detail">` + markup.Text(p.detail) + `</p>`
 	}
 	if p.server != "" {
-		body += `<dl><dt>MCP server</dt><dd><bdi>` + html.EscapeString(p.server) +
-			`</bdi></dd><dt>Program</dt><dd><bdi>` + html.EscapeString(p.program) + `</bdi></dd></dl>`
+		body += `<dl><dt>MCP server</dt><dd><bdi>` + markup.Text(p.server) +
+			`</bdi></dd><dt>Program</dt><dd><bdi>` + markup.Text(p.program) + `</bdi></dd></dl>`
 	}
 	body += `</main></body></html>`
 	style := sha256.Sum256([]byte(pageStyle))
