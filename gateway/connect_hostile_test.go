@@ -109,6 +109,29 @@ func (g *loginGateway) loggedIn(t *testing.T, p *mcp.Principal) bool {
 	return value != nil
 }
 
+// The names of callers come from their authorization server, and are text on a page.
+func TestNamesOnLoginPagesAreEscaped(t *testing.T) {
+	u := newProtectedUpstream(t)
+	g := newLoginGateway(t, u, `{"auth": "caller"}`, "", nil)
+	for name, want := range map[string]string{
+		`"><script>alert(1)</script>`: "&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;",
+		`' onfocus='x & y`:            "&#39; onfocus=&#39;x &amp; y",
+		"&lt;b&gt;":                   "&amp;lt;b&amp;gt;",
+		"bad \xff\x00":                `bad \xff\x00`,
+		"javascript:alert(2)":         "<dd>javascript:alert(2) (",
+	} {
+		page := g.begin(t, person(name))
+		status, text := g.visitor(t, "eve@notes").get(page)
+		if status != 200 || !strings.Contains(text, want) {
+			t.Errorf("%q: %d, %s, want %q", name, status, text, want)
+		}
+		if strings.Contains(text, "<script") || strings.Contains(text, `="javascript:`) ||
+			strings.Count(text, "<form") != 1 {
+			t.Errorf("%q changed the page: %s", name, text)
+		}
+	}
+}
+
 // The address of a login is for one visit. Reading it does not use it: programs show previews.
 func TestTicketIsForOneVisit(t *testing.T) {
 	u := newProtectedUpstream(t)

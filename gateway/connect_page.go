@@ -1,10 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"html/template"
+	"html"
 	"net/http"
 
 	"github.com/patchbay-mcp/patchbay/host/operator"
@@ -16,32 +15,53 @@ const connectStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:36rem;ma
 dt{color:#666}dd{margin:0 0 .7rem;font-weight:600;overflow-wrap:anywhere}button,input{font:inherit;padding:.4rem 1rem}
 .warning{border-left:4px solid #c60;padding-left:1rem}`
 
-// connectTemplate is a page without scripts. html/template escapes its data.
-var connectTemplate = template.Must(template.New("page").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="robots" content="noindex"><title>{{.Title}}</title><style>{{.Style}}</style></head>
-<body><h1>{{.Title}}</h1>
-{{if .Text}}<p>{{.Text}}</p>{{end}}{{if .Server}}
-<dl><dt>Server</dt><dd>{{.Server}} ({{.Endpoint}})</dd><dt>For the caller</dt><dd>{{.Caller}}</dd></dl>
-<p class="warning">{{if .All}}After the login, all callers of this gateway use the server with your access. Continue
-only if this is your gateway, and you have asked for this login yourself just now.{{else}}After the login, this caller
-uses the server with your access. Continue only if you are this caller,
-and have asked for this login yourself just now.{{end}} If another person has sent you this address,
-close the page.</p>
-{{if .Problem}}<p role="alert">{{.Problem}}</p>{{end}}
-<form method="post" action="{{.Ticket}}"><input type="hidden" name="csrf" value="{{.CSRF}}">
-{{if .Key}}<p><label>Your key for this gateway<br>
-<input type="password" name="key" required autocomplete="off"></label></p>
-{{end}}<button type="submit">Log in</button></form>{{end}}
-</body></html>
-`))
-
 type connectPage struct {
 	Title, Text, Server, Endpoint, Caller, Problem, Ticket, CSRF string
 
-	All   bool // callers use the login
-	Key   bool // is asked for
-	Style template.CSS
+	All bool // callers use the login
+	Key bool // is asked for
+}
+
+// html returns a page without scripts.
+func (c *connectPage) html() string {
+	title := html.EscapeString(c.Title)
+	page := `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="robots" content="noindex"><title>` + title + `</title><style>` + connectStyle + `</style></head>
+<body><h1>` + title + `</h1>
+`
+	if c.Text != "" {
+		page += `<p>` + html.EscapeString(c.Text) + "</p>\n"
+	}
+	if c.Server != "" {
+		page += c.form()
+	}
+	return page + "</body></html>\n"
+}
+
+// form returns the description of the login, and its button.
+func (c *connectPage) form() string {
+	user, condition := "this caller uses", "you are this caller, and"
+	if c.All {
+		user, condition = "all callers of this gateway use", "this is your gateway, and you"
+	}
+	part := `<dl><dt>Server</dt><dd>` + html.EscapeString(c.Server) + ` (` + html.EscapeString(c.Endpoint) +
+		`)</dd><dt>For the caller</dt><dd>` + html.EscapeString(c.Caller) + `</dd></dl>
+<p class="warning">After the login, ` + user + ` the server with your access. Continue only if ` + condition +
+		` have asked for this login yourself just now. If another person has sent you this address,
+close the page.</p>
+`
+	if c.Problem != "" {
+		part += `<p role="alert">` + html.EscapeString(c.Problem) + "</p>\n"
+	}
+	part += `<form method="post" action="` + html.EscapeString(c.Ticket) +
+		`"><input type="hidden" name="csrf" value="` + html.EscapeString(c.CSRF) + "\">\n"
+	if c.Key {
+		part += `<p><label>Your key for this gateway<br>
+<input type="password" name="key" required autocomplete="off"></label></p>
+`
+	}
+	return part + "<button type=\"submit\">Log in</button></form>\n"
 }
 
 // connectPolicy returns the Content-Security-Policy. Browsers also apply form-action to the
@@ -71,16 +91,10 @@ func (p *connectPages) message(w http.ResponseWriter, status int, title, text st
 }
 
 func (p *connectPages) write(w http.ResponseWriter, status int, page *connectPage) {
-	page.Style = connectStyle
-	var b bytes.Buffer
-	if err := connectTemplate.Execute(&b, page); err != nil {
-		http.Error(w, "internal error", http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", connectPolicy(p.base().Scheme == "http"))
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // an error means that the browser left
+	_, _ = w.Write([]byte(page.html())) // an error means that the browser left
 }
 
 // loginText returns who uses a login, for users.
