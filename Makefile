@@ -28,8 +28,9 @@ fuzz: ## each fuzz target for FUZZTIME
 bench: ## ratios to bare handlers and other SDKs; needs a quiet machine
 	cd bench && go test ./... && go run . -quick
 
-generate: ## docs/support.md and api/*.txt
+generate: ## docs/support.md, the code of templates and api/*.txt
 	go generate ./internal/wire
+	.ci/templates
 	go test . -run TestAPIIsGolden -update
 
 house: ## the rules of the code base that are counted

@@ -143,6 +143,7 @@ var allowedOutside = map[string][]string{
 	"gateway/cmd/patchbay/internal/cmd":                {"github.com/spf13/cobra"},
 	"gateway/cmd/patchbay/internal/cmd/shell":          {"github.com/spf13/cobra", "github.com/ergochat/readline", "golang.org/x/term"},
 	"gateway/cmd/patchbay/internal/cmdutil":            {"github.com/spf13/cobra"},
+	"gateway/cmd/patchbay/internal/console":            {"github.com/a-h/templ"},
 	"gateway/cmd/patchbay/internal/configedit":         {"github.com/spf13/cobra"},
 	"gateway/cmd/patchbay/internal/gatewayclient":      {"golang.org/x/sys"},
 	"gateway/cmd/patchbay/internal/target":             {"golang.org/x/term"},

@@ -2,8 +2,8 @@
 // on the server, with live updates over one stream of events.
 //
 // The browser never reaches the admin API. A page calls it in Go, with [Options.Admin], and renders
-// the response. Everything that a server or client wrote is hostile: html/template escapes it, and
-// package page escapes hidden characters in each page.
+// the response. Everything that a server or client wrote is hostile: the components of pages
+// escape it, and package page escapes hidden characters in each page.
 //
 // Each screen is a package below this package, on the framework of package page, whose
 // documentation tells how a screen is added. This package contains the listener, the login, the
@@ -138,8 +138,7 @@ type Console struct {
 	viewer    *apps.Viewer
 	screens   []*page.Screen
 	paths     map[string][]*route
-	keys      []*page.Route   // the screens of the navigation, in its order
-	own       *page.Templates // of pages that belong to no screen
+	keys      []*page.Route // the screens of the navigation, in its order
 	assets    *assets
 	logins    *logins
 	streams   chan struct{} // a token for each stream
@@ -184,9 +183,8 @@ func New(o *Options) (*Console, error) {
 	if c.assets, err = readAssets(); err != nil {
 		return nil, err
 	}
-	if c.own, err = c.templatesOf(templateFiles); err != nil {
-		return nil, err
-	}
+	c.site.AssetURL, c.site.AssetsDigest = c.assets.url, c.assets.digest
+	c.site.HasPath = func(path string) bool { return c.paths[path] != nil }
 	c.screens = c.newScreens()
 	for _, s := range c.screens {
 		if err := c.register(s); err != nil {
@@ -233,7 +231,7 @@ func (c *Console) newScreens() []*page.Screen {
 		examiner = doctorpage.New(c.site, c.opts.Examine)
 	}
 	all := []*page.Screen{
-		{Templates: templateFiles, Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), remote{c}.identityRoutes(),
+		{Routes: slices.Concat(c.assets.routes(), c.loginRoutes(), remote{c}.identityRoutes(),
 			c.streamRoutes(), c.themeRoutes())},
 		overview.New(c.site),
 		inbox.New(c.site, c.opts.Questions),

@@ -2,6 +2,7 @@ package console
 
 import (
 	"crypto/sha256"
+	"fmt"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
@@ -23,10 +24,10 @@ type event struct {
 }
 
 // eventsOf renders fragments.
-func eventsOf(t *page.Templates, all []page.Fragment) ([]event, error) {
+func (c *Console) eventsOf(t *page.Templates, all []page.Fragment) ([]event, error) {
 	var events []event
 	for i := range all {
-		e, err := eventOf(t, &all[i])
+		e, err := c.eventOf(t, &all[i])
 		if err != nil {
 			return nil, err
 		}
@@ -35,12 +36,12 @@ func eventsOf(t *page.Templates, all []page.Fragment) ([]event, error) {
 	return events, nil
 }
 
-func eventOf(t *page.Templates, f *page.Fragment) (*event, error) {
-	html, err := t.Part(f)
+func (c *Console) eventOf(t *page.Templates, f *page.Fragment) (*event, error) {
+	html, err := c.site.Render(t.Part(f))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("fragment %s: %w", f.ID, err)
 	}
-	e := &event{ID: f.ID, Place: placeReplace, HTML: html}
+	e := &event{ID: f.ID, Place: placeReplace, HTML: string(html)}
 	if f.In != "" {
 		e.In, e.Place = f.In, f.Place
 	}
@@ -59,7 +60,7 @@ type sentFragment struct {
 
 // changes returns the events that bring a browser up to date with fragments. Items of lists that
 // are no longer among the fragments are removed.
-func (s sent) changes(t *page.Templates, all []page.Fragment, pass int) ([]event, error) {
+func (c *Console) changes(s sent, t *page.Templates, all []page.Fragment, pass int) ([]event, error) {
 	events := s.kept(all)
 	for i := range all {
 		f := &all[i]
@@ -72,7 +73,7 @@ func (s sent) changes(t *page.Templates, all []page.Fragment, pass int) ([]event
 		if f.Version != "" && f.Version == old.version {
 			continue
 		}
-		e, err := eventOf(t, f)
+		e, err := c.eventOf(t, f)
 		if err != nil {
 			return nil, err
 		}

@@ -44,11 +44,9 @@ func (c *Console) Events(lists ...[]string) (all [][]string, err error) {
 	for pass, items := range lists {
 		var fragments []page.Fragment
 		for _, name := range items {
-			data := struct{ ID, Pointer string }{ID: name}
-			fragments = append(fragments, page.Fragment{ID: name, Part: "member", Data: data, In: "list",
-				Place: page.Prepend})
+			fragments = append(fragments, page.Fragment{ID: name, Body: script(name), In: "list", Place: page.Prepend})
 		}
-		events, err := shown.changes(c.own, fragments, pass)
+		events, err := c.changes(shown, nil, fragments, pass)
 		if err != nil {
 			return nil, err
 		}

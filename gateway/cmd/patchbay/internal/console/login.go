@@ -189,11 +189,11 @@ type loginPage struct {
 }
 
 func (c *Console) loginView(r *page.Request) (*page.View, error) {
-	return &page.View{Template: "login", Data: newLoginPage(c.opts.Access, localPath(r.URL.Query().Get("next")))}, nil
+	return &page.View{Body: loginBody(newLoginPage(c.opts.Access, localPath(r.URL.Query().Get("next"))))}, nil
 }
 
-func newLoginPage(a *access.Access, next string) loginPage {
-	p := loginPage{Next: next}
+func newLoginPage(a *access.Access, next string) *loginPage {
+	p := &loginPage{Next: next}
 	if a != nil {
 		p.Keys = a.LogIn != nil
 		if a.Identity != nil {
@@ -237,8 +237,7 @@ func (c *Console) logIn(w http.ResponseWriter, r *page.Request) error {
 			"address", r.RemoteAddr)
 		data := newLoginPage(c.opts.Access, next)
 		data.Failed = true
-		v := &page.View{Title: "Log in", Template: "login", Data: data}
-		c.showView(w, r, nil, http.StatusForbidden, v)
+		c.showView(w, r, nil, http.StatusForbidden, &page.View{Title: "Log in", Body: loginBody(data)})
 		return nil
 	}
 	http.SetCookie(w, cookie)

@@ -79,7 +79,7 @@ func (c remote) finishIdentity(w http.ResponseWriter, r *page.Request) error {
 	http.SetCookie(w, c.logins.add(r.Request, person))
 	next = cmp.Or(next, c.opts.Home)
 	w.Header().Set("Refresh", "0; url="+next)
-	c.showView(w, r, nil, http.StatusOK, &page.View{Title: "Logged in", Template: "loggedin", Data: next})
+	c.showView(w, r, nil, http.StatusOK, &page.View{Title: "Logged in", Body: loggedInBody(next)})
 	return nil
 }
 

@@ -2,14 +2,16 @@ package console
 
 import (
 	"cmp"
-	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"maps"
 	"net/http"
 	"slices"
+
+	"github.com/a-h/templ"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
@@ -68,7 +70,7 @@ func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route, err erro
 	case out.View != nil:
 		c.showView(w, r, o, cmp.Or(out.Status, http.StatusOK), out.View)
 	case isScript(r.Request):
-		events, err := eventsOf(o.templates, out.Fragments)
+		events, err := c.eventsOf(o.templates, out.Fragments)
 		if err != nil {
 			c.opts.Logger.Error("console: fragments not rendered", "path", o.Path, "error", err)
 			writeJSON(w, http.StatusInternalServerError, &response{Error: "internal error"})
@@ -112,7 +114,7 @@ func statusOf(err error) (status int, code string) {
 	return http.StatusInternalServerError, ""
 }
 
-// A frame is the data of templates/page.html.
+// A frame is the data of a whole page.
 type frame struct {
 	Title, Theme string
 	Path, Query  string   // of the page, for the stream and the navigation
@@ -124,16 +126,23 @@ type frame struct {
 	CanLeave     bool   // the person can log out
 	Version      string
 	Live         bool // the page has a stream
-	Data         any
+	Body         templ.Component
 }
 
-// URL returns the path with its query, for a link. A template would escape the query if the query
-// were a separate value.
+// URL returns the path with its query, for a link.
 func (f *frame) URL() string {
 	if f.Query == "" {
 		return f.Path
 	}
 	return f.Path + "?" + f.Query
+}
+
+// windowTitle returns the title of the window, with the number of items that wait.
+func (f *frame) windowTitle() string {
+	if f.Waiting > 0 {
+		return fmt.Sprintf("(%d) %s", f.Waiting, f.Title)
+	}
+	return f.Title
 }
 
 // A screen is a link of the navigation.
@@ -142,7 +151,7 @@ type screen struct {
 	Badge *badge // nil for a screen without a badge
 }
 
-// A badge is the data of part/badge.
+// A badge is the number of items of a screen that wait.
 type badge struct {
 	ID string
 	page.Badge
@@ -163,7 +172,7 @@ func (c *Console) badges(r *page.Request) map[string]*badge {
 	return all
 }
 
-// alertOf returns the data of part/alert: the newest item that waits for the person. The Count is 0 if nothing waits,
+// alertOf returns the alert of a page: the newest item that waits for the person. The Count is 0 if nothing waits,
 // and on the screen that lists all items.
 func alertOf(badges map[string]*badge, path string) page.Badge {
 	for at, b := range badges {
@@ -176,18 +185,18 @@ func alertOf(badges map[string]*badge, path string) page.Badge {
 
 // fragmentsOf returns the fragments of badges and of the alert of a page.
 func fragmentsOf(badges map[string]*badge, path string) (all []page.Fragment) {
-	all = append(all, page.Fragment{ID: "alert", Part: "alert", Data: alertOf(badges, path)})
+	all = append(all, page.Fragment{ID: "alert", Body: alertPart(alertOf(badges, path))})
 	for _, path := range slices.Sorted(maps.Keys(badges)) {
-		all = append(all, page.Fragment{ID: badges[path].ID, Part: "badge", Data: badges[path]})
+		all = append(all, page.Fragment{ID: badges[path].ID, Body: badgePart(badges[path])})
 	}
 	return all
 }
 
 // showView writes a page of a route, nil for a page of the console itself.
 func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, status int, v *page.View) {
-	templates := c.own
+	var templates *page.Templates
 	f := &frame{Title: v.Title, Theme: themeOf(r.Request), Path: r.URL.Path, Query: r.URL.RawQuery, Role: r.Role,
-		Version: c.opts.Version, Live: o != nil && o.View != nil && r.Role.Grants(page.RoleViewer), Data: v.Data}
+		Version: c.opts.Version, Live: o != nil && o.View != nil && r.Role.Grants(page.RoleViewer)}
 	if o != nil {
 		f.Title, templates = cmp.Or(v.Title, o.Title), o.templates
 	}
@@ -206,7 +215,8 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 			}
 		}
 	}
-	text, err := templates.Page(v.Template, f)
+	f.Body = templates.Body(v)
+	text, err := c.site.Render(framePage(f))
 	if err != nil {
 		c.opts.Logger.Error("console: page not rendered", "path", r.URL.Path, "error", err)
 		http.Error(w, "internal error", http.StatusInternalServerError)
@@ -222,7 +232,7 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 	}
 }
 
-// An errorPage is the data of templates/error.html.
+// An errorPage describes an error.
 type errorPage struct {
 	Status     int
 	Title      string
@@ -232,7 +242,7 @@ type errorPage struct {
 // showError writes a page about an error. code is the code of a gateway's error, or "".
 func (c *Console) showError(w http.ResponseWriter, r *page.Request, status int, code, text string) {
 	title := http.StatusText(status)
-	v := &page.View{Title: title, Template: "error", Data: errorPage{status, title, code, text}}
+	v := &page.View{Title: title, Body: errorBody(&errorPage{status, title, code, text})}
 	c.showView(w, r, nil, status, v)
 }
 
@@ -242,21 +252,7 @@ func (c *Console) showProblem(w http.ResponseWriter, r *page.Request, err error)
 	c.showError(w, r, status, code, page.ErrorText(err))
 }
 
-//go:embed templates
-var templateFiles embed.FS
-
 // templatesOf parses the templates of a screen.
 func (c *Console) templatesOf(files fs.FS) (*page.Templates, error) {
-	frame, err := templateFiles.ReadFile("templates/page.html")
-	if err != nil {
-		return nil, err
-	}
-	return page.Parse(files, string(frame), template.FuncMap{
-		// asset returns the URL of a file in assets.
-		"asset": func(name string) string { return c.assets.url(name) },
-		// has reports whether the console has a screen at a path.
-		"has": func(path string) bool { return c.paths[path] != nil },
-		// assets returns the digest of the assets, with which live.js notices a newer console.
-		"assets": func() string { return c.assets.digest },
-	})
+	return page.Parse(files, template.FuncMap{"asset": c.site.AssetURL, "has": c.site.HasPath})
 }

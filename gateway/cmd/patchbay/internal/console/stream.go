@@ -134,7 +134,8 @@ func (c *Console) sendPass(p *shownPage, pass int, out *streamWriter) (every tim
 	if err == nil {
 		every = v.Every
 		badges := c.badges(p.Request)
-		events, err = p.sent.changes(p.route.templates, append(fragmentsOf(badges, p.URL.Path), v.Fragments...), pass)
+		all := append(fragmentsOf(badges, p.URL.Path), v.Fragments...)
+		events, err = c.changes(p.sent, p.route.templates, all, pass)
 	}
 	if err != nil {
 		text, _ := json.Marshal(page.ErrorText(err)) // never fails for a string

@@ -4,22 +4,21 @@
 //
 // # How a screen is added
 //
-// Package overview is the example to copy. A screen consists of Go files, a folder templates with a
-// template such as overview.html, and a folder templates/part with the templates of its live parts.
-// The names of the templates are local to the package.
+// Package inbox is the example to copy. A screen consists of Go files and of templates (*.templ), each
+// a function that returns a component. The command .ci/templates compiles the templates to Go.
 //
-//  1. Export a function New that returns a [Screen]: its routes and its embedded templates. Call New
-//     in console.New. A route must name its path and the role that it requires, and a test lists all
-//     of them; a path has no variables, because the query of the URL contains the state of a screen,
-//     as in /explore?server=fs&tool=read_file.
+//  1. Export a function New that returns a [Screen] with its routes. Call New in console.New. A
+//     route must name its path and the role that it requires, and a test lists all of them; a path
+//     has no variables, because the query of the URL contains the state of a screen, as in
+//     /explore?server=fs&tool=read_file.
 //
-//  2. A screen is a route with a View. View returns the name of the template, its data, and the
-//     fragments of the page. The template must contain each fragment, as an element with the ID of
-//     the fragment, by executing the same template with the same data:
+//  2. A screen is a route with a View. View returns the body of the page, and the fragments of the
+//     page. The body must contain each fragment, as an element with the ID of the fragment, by
+//     rendering the same component with the same data:
 //
-//     view:     Fragments: []page.Fragment{{ID: "summary", Part: "summary", Data: d.Status}}
-//     template: {{template "part/summary" .Status}}
-//     part:     <section id="summary">…</section>
+//     view:     Fragments: []page.Fragment{{ID: "summary", Body: summary(d.Status)}}
+//     body:     @summary(d.Status)
+//     summary:  <section id="summary">…</section>
 //
 //  3. The stream of a page calls View again after each change, at most ten times a second, and sends
 //     the fragments whose HTML changed. Call [Site.Changed] after a change that the admin API
@@ -37,12 +36,14 @@
 //  6. A page must not wait for a server: [Site.Background] starts work that ends with the console.
 //     Screen.Heard hears the events of the admin API, and Screen.Follow runs while the console serves.
 //
-// Templates may use the functions asset, has, link, time, clock, bytes, indent and assets, see
-// [Parse], and the parts of this package: part/field for a field of package form, part/member for a
-// new member of an object, part/diff for lines of package diff. A template must not contain a
-// script, an inline style, an event attribute or a literal URL of another site; TestConsoleAssets
-// checks it. Elements with data-row are selected with j and k; data-primary marks their link. An
-// element with data-filter is focused with /.
+// Components may call [Has], [Link], [Time], [Clock] and [Indent]. The generator normalizes white
+// space: between two inline elements it keeps a space, and at the ends of an element, of a branch and
+// of a loop none, so that these spaces are written as { " " }. The text of a textarea must begin with
+// a line end, which browsers drop: { "\n" + text }. Attributes are written name={ value }, because
+// showHidden looks for value=" on the page. A template must not contain a script, an inline style,
+// an event attribute or a literal URL of another site, and no code may call the functions of templ
+// that do not escape; TestConsoleAssets checks it. Elements with data-row are selected with j and k;
+// data-primary marks their link. An element with data-filter is focused with /.
 package page
 
 import (
@@ -52,6 +53,8 @@ import (
 	"io/fs"
 	"net/http"
 	"time"
+
+	"github.com/a-h/templ"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -139,8 +142,11 @@ type Badge struct {
 
 // A View describes the content of a screen.
 type View struct {
-	Title     string // default: the title of the route
-	Template  string // the name of a file in templates, without its extension
+	Title string          // default: the title of the route
+	Body  templ.Component // of the page, without its frame
+	// Template is the name of a file in templates, without its extension, and Data its data: for a
+	// screen without a Body.
+	Template  string
 	Data      any
 	Fragments []Fragment    // that the stream updates
 	Frames    string        // the origin of the frames that the page contains; "" for none
@@ -160,8 +166,10 @@ type Outcome struct {
 
 // A Fragment is a part of a page that the stream updates: one element, with ID as its id.
 type Fragment struct {
-	ID string
-	// Part is the name of a file in templates/part, without its extension, and Data its data.
+	ID   string
+	Body templ.Component
+	// Part is the name of a file in templates/part, without its extension, and Data its data: for a
+	// fragment without a Body.
 	Part string
 	Data any
 	// In is the id of the list that contains the fragment, and Place where a new fragment belongs:

@@ -18,6 +18,11 @@ type Site struct {
 	Logger *slog.Logger
 	// Opens reports whether a principal may use a server. Default: every principal may use all servers.
 	Opens func(p *mcp.Principal, server string) bool
+	// AssetURL returns the URL of a file in assets, AssetsDigest is the digest of the files, and
+	// HasPath reports whether the console has a path. They must be set before [Site.Render].
+	AssetURL     func(name string) string
+	AssetsDigest string
+	HasPath      func(path string) bool
 
 	admin   func(p *mcp.Principal) *http.Client
 	ctx     context.Context // ends with End

@@ -2,15 +2,18 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"io"
 	"io/fs"
 	"maps"
 	"net/url"
 	"strings"
-	"time"
+
+	"github.com/a-h/templ"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
@@ -22,22 +25,19 @@ var shared embed.FS
 
 // Templates contains the templates of a [Screen]. It is safe for concurrent use.
 type Templates struct {
-	pages map[string]*template.Template // by name, each with the frame and all parts
+	pages map[string]*template.Template // by name, each with all parts
 	parts *template.Template
 }
 
-// Parse parses the templates of a screen; files may be nil. frame is the template of a whole page,
-// which must execute the template "screen". Each template may use the functions of more, and these:
+// Parse parses the templates of a screen; files may be nil. Each template may use the functions of
+// more, and these:
 //
 //   - link: a path with a query of names and values, see [Link]
 //   - time: a time for the attribute datetime; the text of a time element is the result of clock
 //   - bytes: a number of bytes in words
 //   - indent: JSON with line ends, see [Indent]
-func Parse(files fs.FS, frame string, more template.FuncMap) (*Templates, error) {
+func Parse(files fs.FS, more template.FuncMap) (*Templates, error) {
 	base := template.New("").Option("missingkey=error").Funcs(functions).Funcs(more)
-	if _, err := base.New("page").Parse(frame); err != nil {
-		return nil, err
-	}
 	texts := map[string]string{}
 	for _, from := range []fs.FS{shared, files} {
 		found, err := read(from)
@@ -67,9 +67,8 @@ func Parse(files fs.FS, frame string, more template.FuncMap) (*Templates, error)
 		}
 		t.pages[name] = whole
 	}
-	_, err := base.New("screen").Parse("")
 	t.parts = base
-	return t, err
+	return t, nil
 }
 
 // read returns the templates in the folder templates by their names.
@@ -89,37 +88,35 @@ func read(files fs.FS) (texts map[string]string, err error) {
 	return texts, err
 }
 
-// Page returns a whole page: the frame with data, which contains the template name.
-func (t *Templates) Page(name string, data any) ([]byte, error) {
-	whole := t.pages[name]
-	if whole == nil {
-		return nil, fmt.Errorf("no template %q", name)
+// Body returns the body of a page: its component, or its template.
+func (t *Templates) Body(v *View) templ.Component {
+	if v.Body != nil {
+		return v.Body
 	}
-	return execute(whole, "page", data)
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		screen := t.pages[v.Template]
+		if screen == nil {
+			return fmt.Errorf("no template %q", v.Template)
+		}
+		return screen.ExecuteTemplate(w, "screen", v.Data)
+	})
 }
 
-// Part returns the HTML of a fragment.
-func (t *Templates) Part(f *Fragment) (string, error) {
-	html, err := execute(t.parts, "part/"+f.Part, f.Data)
-	if err != nil {
-		return "", fmt.Errorf("fragment %s: %w", f.ID, err)
+// Part returns the component of a fragment, or its template.
+func (t *Templates) Part(f *Fragment) templ.Component {
+	if f.Body != nil {
+		return f.Body
 	}
-	return string(html), nil
-}
-
-func execute(t *template.Template, name string, data any) ([]byte, error) {
-	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, name, data); err != nil {
-		return nil, err
-	}
-	return showHidden(b.Bytes()), nil
+	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {
+		return t.parts.ExecuteTemplate(w, "part/"+f.Part, f.Data)
+	})
 }
 
 // functions are the functions of all templates, see [Parse].
 var functions = template.FuncMap{
 	"link":   Link,
-	"time":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"clock":  func(t time.Time) string { return t.Local().Format("15:04:05") },
+	"time":   Time,
+	"clock":  Clock,
 	"bytes":  term.FormatBytes,
 	"indent": func(raw json.RawMessage) string { return Indent(raw) },
 }

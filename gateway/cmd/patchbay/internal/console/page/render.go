@@ -1,0 +1,42 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/a-h/templ"
+)
+
+// Render returns the HTML of a component, with hidden characters escaped. The component may call
+// [Asset], [AssetsDigest] and [Has].
+func (s *Site) Render(c templ.Component) ([]byte, error) {
+	var b bytes.Buffer
+	if err := c.Render(context.WithValue(context.Background(), siteKey{}, s), &b); err != nil {
+		return nil, err
+	}
+	return showHidden(b.Bytes()), nil
+}
+
+// A siteKey is the key of the site in the context of a component.
+type siteKey struct{}
+
+func siteOf(ctx context.Context) *Site { return ctx.Value(siteKey{}).(*Site) }
+
+// Asset returns the URL of a file in assets. The context must be the context of a component.
+func Asset(ctx context.Context, name string) string { return siteOf(ctx).AssetURL(name) }
+
+// AssetsDigest returns the digest of the assets, with which live.js notices a newer console. The
+// context must be the context of a component.
+func AssetsDigest(ctx context.Context) string { return siteOf(ctx).AssetsDigest }
+
+// Has reports whether the console has a screen or action at a path. The context must be the
+// context of a component.
+func Has(ctx context.Context, path string) bool { return siteOf(ctx).HasPath(path) }
+
+// Time returns a time for the attribute datetime. The text of a time element is the result of
+// [Clock].
+func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// Clock returns the time of day, in the time zone of the console.
+func Clock(t time.Time) string { return t.Local().Format("15:04:05") }
