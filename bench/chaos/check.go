@@ -47,6 +47,7 @@ type checker struct {
 	streams  map[string]*streamAccount
 	touched  map[string]bool // nonces whose account has changed
 	previous []*attempt      // of the batch before: their last notifications may arrive late
+	before   time.Duration   // the time of that batch
 
 	inProgress []*account   // at the end of the batch before
 	duplicates []duplicate  // that a use may still be in progress for
@@ -54,6 +55,7 @@ type checker struct {
 
 	shared bool          // several processes share a store
 	wipes  []fault       // in which the store lost its data
+	risks  []fault       // in which the store may have lost the last writes
 	recent []fault       // of the last minute
 	late   time.Duration // of the batch before
 	stall  time.Duration // when the machine last let this process wait for long
@@ -81,6 +83,7 @@ func (c *checker) check(b batch) (broken []violation) {
 			c.wipes = append(c.wipes, f)
 		}
 	}
+	c.risks = b.Risks
 	broken = slices.Clone(b.Direct)
 	broken = append(broken, c.checkEnds(b)...)
 	broken = append(broken, c.checkNotes(b)...)
@@ -190,7 +193,7 @@ func (c *checker) checkRuns(b batch) (broken []violation) {
 			continue // judged when it has ended
 		}
 		delete(c.touched, nonce)
-		if rule := a.judge(); rule != "" && !(a.accepted > a.runs && c.wipedSince(a.begin())) {
+		if rule := a.judge(); rule != "" && !(a.accepted > a.runs && c.mayForget(a.begin(), b.Now)) {
 			broken = append(broken, a.violation(rule, nonce, b))
 		}
 	}
@@ -202,8 +205,9 @@ func (c *checker) checkRuns(b batch) (broken []violation) {
 	return broken
 }
 
-// accountTime is how long the account of a call is kept. A run after that is one without a call.
-const accountTime = 2 * time.Minute
+// accountTime is how long the account of a call is kept: a task may run again until it expires. A run
+// after that is one without a call.
+const accountTime = taskTTL + time.Minute
 
 // judge returns the rule that an account breaks, or "".
 func (a *account) judge() string {
@@ -281,8 +285,9 @@ func (c *checker) checkNotes(b batch) (broken []violation) {
 		broken = append(broken, c.checkStream(a)...)
 	}
 	c.previous = b.Attempts
+	defer func() { c.before = b.Now }()
 	for name, s := range c.streams {
-		if s.notes[len(s.notes)-1].At < b.Now-time.Minute {
+		if s.notes[len(s.notes)-1].At < c.before-time.Minute {
 			delete(c.streams, name) // of a subscription
 		}
 	}
@@ -343,7 +348,7 @@ func (c *checker) checkUses(b batch) (broken []violation) {
 		if slices.ContainsFunc(c.duplicates, k.isIn) {
 			k.unsure = true
 		}
-		if rule := k.judge(u); rule != "" && !c.wipedSince(k.uses[0].Begin-useTime) {
+		if rule := k.judge(u); rule != "" && !c.mayForget(k.uses[0].Begin-useTime, u.End) {
 			v := violation{Rule: rule}
 			for _, u := range k.uses {
 				v.Lines = append(v.Lines, u.String())

@@ -38,12 +38,12 @@ func startChild(config serverConfig) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startProcess(config.Dir, childVariable+"="+string(text))
+	return startProcess(config.Dir, childVariable+"="+string(text), config.Before...)
 }
 
-// startProcess starts this program with an environment variable and waits until it listens. A file in
-// the folder gets what it prints to standard error.
-func startProcess(dir, variable string) (*child, error) {
+// startProcess starts this program with an environment variable, and with other words before it, and
+// waits until it listens. A file in the folder gets what it prints to standard error.
+func startProcess(dir, variable string, before ...string) (*child, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func startProcess(dir, variable string) (*child, error) {
 		return nil, err
 	}
 	defer log.Close()
-	c := &child{cmd: exec.Command(program), exited: make(chan struct{})}
+	words := append(before, program)
+	c := &child{cmd: exec.Command(words[0], words[1:]...), exited: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), variable)
 	c.cmd.Stderr = log
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {

@@ -76,7 +76,7 @@ func serveGateway(text string) error {
 	g := &gatewayProcess{host: h}
 	go g.late.measure(ctx)
 	go g.restartCrashed(ctx)
-	return errors.Join(serveBoth(ctx, protect(frontSteps(c.Dir, handler)), g.debug(), handler), h.Close())
+	return errors.Join(serveBoth(ctx, "127.0.0.1", protect(frontSteps(c.Dir, handler)), g.debug(), handler), h.Close())
 }
 
 // A gatewayProcess is what the gateway process holds.

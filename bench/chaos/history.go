@@ -39,6 +39,8 @@ type attempt struct {
 	Error     string // its kind, for the table
 	Detail    string // the text of the error
 	Want, Got string // the text of the result
+
+	Sessions [2]time.Duration // when the sessions of the worker began, the current one last
 }
 
 func (a *attempt) String() string {
@@ -105,6 +107,7 @@ type batch struct {
 	Direct     []violation      // found by a worker
 	Calm       [2]time.Duration // no fault was near: zero for no such time
 	Late       time.Duration    // how long this process was not scheduled, since the start
+	Risks      []fault          // since the start
 }
 
 // appendTo appends a batch to a file, in which the cause of a violation can be found.
@@ -147,6 +150,7 @@ type history struct {
 	mu    sync.Mutex // guards the fields below
 	last  int
 	wiped time.Duration // when the shared store last lost its data
+	risks []fault       // in which the shared store may lose writes that it has confirmed
 	open  map[int]*attempt
 	batch batch
 	total table
@@ -222,11 +226,38 @@ func (h *history) wipe() {
 	h.wiped = h.now()
 }
 
+// risk records that the shared store may lose writes that it has confirmed until the function is called.
+func (h *history) risk() (over func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := len(h.risks)
+	h.risks = append(h.risks, fault{Begin: h.now(), End: endless, Kind: "risk"})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.risks[i].End = h.now()
+	}
+}
+
+const (
+	endless = time.Duration(1<<63 - 1)
+	// riskBefore and riskAfter extend a risk: writes may have been on their way to a replica, and
+	// clients may use the former master until it learns that it is none.
+	riskBefore, riskAfter = time.Second, 5 * time.Second
+)
+
+// isRisky reports whether what was written between two times may be lost.
+func isRisky(risks []fault, from, to time.Duration) bool {
+	return slices.ContainsFunc(risks, func(f fault) bool {
+		return f.Begin-riskBefore <= to && (f.End == endless || f.End+riskAfter >= from)
+	})
+}
+
 // survives reports whether a task that started at a time must still be in the store.
 func (h *history) survives(born time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return born > h.wiped && h.now()-born < taskTTL
+	return born > h.wiped && h.now()-born < taskTTL && !isRisky(h.risks, born, born)
 }
 
 // violate records a violation that a worker has found.
@@ -245,7 +276,7 @@ func (h *history) take(mark func()) batch {
 	mark()
 	b := h.batch
 	h.batch = batch{}
-	b.Now, b.Late = h.now(), h.late.sum()
+	b.Now, b.Late, b.Risks = h.now(), h.late.sum(), slices.Clone(h.risks)
 	for _, a := range h.open {
 		open := *a
 		open.Late = h.late.sum() - a.Late

@@ -18,7 +18,9 @@ type nemesis struct {
 	config  serverConfig
 	proxy   *proxy
 	history *history
-	redis   *redisServer // nil for a single process
+	network *network
+	redis   *redisStore     // nil for a single process
+	rows    *postgresServer // nil for tasks in Redis
 	kinds   []faultKind
 
 	mu      sync.Mutex // guards the fields below
@@ -117,11 +119,16 @@ func (n *nemesis) start(place int) error {
 
 // startAgain starts a process, several times if Redis may fail meanwhile.
 func (n *nemesis) startAgain(config serverConfig, place int) (server *child, err error) {
+	config.Host, config.Before = n.network.own(place)
 	if n.redis == nil {
 		return startChild(config)
 	}
-	config.Redis = n.redis.links[place].redisURL()
-	for end := time.Now().Add(startTime); ; {
+	config.Redis = n.redis.url(place)
+	if n.rows != nil {
+		config.Tasks = n.rows.url()
+	}
+	const busy = 3 // the other fault and other programs may take the time
+	for end := time.Now().Add(busy * startTime); ; {
 		if server, err = startChild(config); err == nil || time.Now().After(end) {
 			return server, err
 		}

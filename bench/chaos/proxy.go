@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -28,7 +29,8 @@ type proxyMode struct {
 type proxy struct {
 	listener net.Listener
 	history  *history
-	raw      bool // the protocol is not HTTP: bytes are copied in both directions
+	raw      bool   // the protocol is not HTTP: bytes are copied in both directions
+	host     string // at which the proxy listens; empty for this machine only
 
 	mu       sync.Mutex // guards the fields below
 	targets  []string   // the addresses of the server; empty while there is none
@@ -55,7 +57,7 @@ type link struct {
 func newProxy(h *history) (*proxy, error) { return startProxy(&proxy{history: h}) }
 
 func startProxy(p *proxy) (*proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", net.JoinHostPort(cmp.Or(p.host, "127.0.0.1"), "0"))
 	if err != nil {
 		return nil, err
 	}

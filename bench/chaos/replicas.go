@@ -27,13 +27,17 @@ const (
 	maxRedisStop   = 5 * time.Second
 )
 
-// replicaFaults are the faults of several processes that share a store.
-var replicaFaults = append([]faultKind{
+// processFaults are the faults of several processes that share a store.
+var processFaults = append([]faultKind{
 	{"kill -9 of a process and restart", "process", (*nemesis).killServer},
 	{"kill -9 of all processes and restart", "process", (*nemesis).killAll},
 	{"SIGTERM of a process and restart", "process", (*nemesis).restartServer},
 	{"rolling update", "process", (*nemesis).updateAll},
 	{"SIGSTOP of a process, then SIGCONT", "process", (*nemesis).stopOne},
+}, connectionFaults...)
+
+// singleFaults are processFaults and the faults of a single Redis, which is behind proxies.
+var singleFaults = append([]faultKind{
 	{"SIGSTOP of Redis, then SIGCONT", "redis", (*nemesis).stopRedis},
 	{"Redis killed and restarted", "redis", (*nemesis).restartRedis},
 	{wipeFault, "redis", (*nemesis).wipeRedis},
@@ -41,7 +45,7 @@ var replicaFaults = append([]faultKind{
 	{"partition between a process and Redis", "", (*nemesis).partition},
 	{"slow link between a process and Redis", "", (*nemesis).slowLink},
 	{"cut after n bytes between a process and Redis", "", (*nemesis).cutLink},
-}, connectionFaults...)
+}, processFaults...)
 
 // within returns a time between minFault and longest, most of them short.
 func within(r *rand.Rand, longest time.Duration) time.Duration {
@@ -110,21 +114,18 @@ func (n *nemesis) stopOne(r *rand.Rand, _ time.Duration) error {
 }
 
 func (n *nemesis) stopRedis(r *rand.Rand, _ time.Duration) error {
-	if signalStop == nil {
+	return n.redis.nodes[0].pause(func() error {
+		time.Sleep(within(r, maxRedisStop))
 		return nil
-	}
-	process := n.redis.cmd.Process
-	if err := process.Signal(signalStop); err != nil {
-		return err
-	}
-	time.Sleep(within(r, maxRedisStop))
-	return process.Signal(signalContinue)
+	})
 }
 
-func (n *nemesis) restartRedis(_ *rand.Rand, d time.Duration) error { return n.redis.restart(d, false) }
+func (n *nemesis) restartRedis(_ *rand.Rand, d time.Duration) error {
+	return n.redis.nodes[0].restart(d, false)
+}
 
 func (n *nemesis) wipeRedis(_ *rand.Rand, d time.Duration) error {
-	err := n.redis.restart(d, true)
+	err := n.redis.nodes[0].restart(d, true)
 	n.history.wipe()
 	return err
 }
@@ -169,13 +170,20 @@ func isOfClients(key string) bool {
 func isAny(string) bool { return true }
 
 // checkKeys waits until no key is left in the store, and checks that no key stays forever.
-func (s *session) checkKeys(ctx context.Context, round int, of func(key string) bool, limit time.Duration) error {
+func (s *session) checkKeys(round int, of func(key string) bool, limit time.Duration) error {
 	for end := time.Now().Add(limit); ; time.Sleep(time.Second) {
-		left, endless, err := s.nemesis.redis.keys(ctx)
+		left, endless, err := s.nemesis.redis.keys()
 		if err != nil {
 			return err
 		}
 		left = slices.DeleteFunc(left, func(key string) bool { return !of(key) })
+		if rows := s.nemesis.rows; rows != nil {
+			tasks, err := rows.leftTasks()
+			if err != nil {
+				return err
+			}
+			left = append(left, slices.DeleteFunc(tasks, func(task string) bool { return !of(task) })...)
+		}
 		if len(endless) > 0 {
 			s.report(round, []violation{{"residue: keys without an expiry", endless}})
 			return nil
@@ -218,6 +226,7 @@ func (s *session) measureUpdates(ctx context.Context) error {
 	before := lost()
 	for _, notice := range []bool{true, false} {
 		var c updateCount
+		late := s.history.late.sum()
 		s.crowd.round.Add(1) // for new nonces
 		stop := s.callSteadily(ctx, &c)
 		for range updates {
@@ -229,8 +238,10 @@ func (s *session) measureUpdates(ctx context.Context) error {
 		stop()
 		fmt.Fprintf(s.out, "%d rolling updates, with notice to the proxy %t: %d calls, %d tries more, %d failed; "+
 			"%d sessions lost\n", updates, notice, c.calls, c.retries, c.failed, lost()-before)
-		// Without notice, the requests are lost that wait in the queue of the listener that closes.
-		if notice && c.failed > 0 || lost() > before {
+		// Without notice, the requests are lost that wait in the queue of the listener that closes. On a
+		// busy machine, calls are not answered in time.
+		isBusy := s.history.late.sum()-late > busyTime
+		if notice && c.failed > 0 && !isBusy || lost() > before {
 			s.report(s.rounds, []violation{{"lost: a call or a session during a rolling update", c.errors}})
 		}
 	}

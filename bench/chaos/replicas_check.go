@@ -15,6 +15,8 @@ const (
 	lossTime = time.Minute
 	// stallTime is how long a process that is not scheduled may be late before sessions expire.
 	stallTime = sharedIdle / 4
+	// breakerTime is how long a process may go on without the store after a fault.
+	breakerTime = 3 * time.Second
 	// busyTime is how late that process may be while calls must be answered in time.
 	busyTime = time.Second
 	// resumesElsewhere says that a call is resumed at another process than its own.
@@ -24,6 +26,11 @@ const (
 // wipedSince reports whether the store has lost its data at a time or later.
 func (c *checker) wipedSince(t time.Duration) bool {
 	return slices.ContainsFunc(c.wipes, func(f fault) bool { return f.End >= t })
+}
+
+// mayForget reports whether the store may have lost something that was written between two times.
+func (c *checker) mayForget(from, to time.Duration) bool {
+	return c.wipedSince(from) || isRisky(c.risks, from, to)
 }
 
 // begin returns when the first attempt of a call began.
@@ -54,7 +61,7 @@ func (c *checker) checkShared(b batch) (broken []violation) {
 	for _, a := range b.Attempts {
 		isCalm := !isBusy && a.Begin >= b.Calm[0] && a.End <= b.Calm[1]
 		switch {
-		case a.Error == "session lost" && !stalled && !c.wipedSince(a.Begin-lossTime):
+		case a.Error == "session lost" && !stalled && !c.wipedSince(a.Begin-lossTime) && !c.mayLose(a):
 			add("lost: a session ended before its time", a)
 		case isCalm && a.Outcome != answered && slices.Contains(needed, a.Op):
 			add("liveness: a call failed although no fault was near", a)
@@ -73,10 +80,16 @@ func (a *account) goesOn() bool { return a != nil && a.runs > a.stopped }
 // received reports whether a call has received a notification.
 func (c *checker) received(a *attempt) bool { return c.streams[a.Nonce] != nil }
 
-// isHurt reports whether a fault of a process or of the store overlaps an attempt.
+// mayLose reports whether a session of an attempt may be lost: it began while the store failed over.
+func (c *checker) mayLose(a *attempt) bool {
+	return slices.ContainsFunc(a.Sessions[:], func(t time.Duration) bool { return isRisky(c.risks, t, t) })
+}
+
+// isHurt reports whether a fault of a process or of the store overlaps an attempt, or ended shortly
+// before: events that cannot be stored have no ids.
 func (c *checker) isHurt(a *attempt) bool {
 	return slices.ContainsFunc(c.recent, func(f fault) bool {
 		isConnection := slices.ContainsFunc(connectionFaults, func(k faultKind) bool { return k.name == f.Kind })
-		return !isConnection && f.Begin < a.End && f.End > a.Begin
+		return !isConnection && f.Begin < a.End && f.End > a.Begin-breakerTime
 	})
 }

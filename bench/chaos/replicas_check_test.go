@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,30 @@ func during(kind string, b batch) batch {
 	return b.with(func(b *batch) { b.Faults = append(b.Faults, fault{0, 2 * time.Second, kind}) })
 }
 
+// atRisk makes the first 2 seconds a time in which the store may lose writes.
+func atRisk(b batch) batch {
+	return b.with(func(b *batch) { b.Risks = []fault{{0, 2 * time.Second, "failover"}} })
+}
+
+// later moves the attempts of a batch by some time.
+func later(d time.Duration, b batch) batch {
+	return b.with(func(b *batch) {
+		b.Attempts = slices.Clone(b.Attempts)
+		for i, a := range b.Attempts {
+			moved := *a
+			moved.Begin, moved.End, moved.Deadline = a.Begin+d, a.End+d, a.Deadline+d
+			b.Attempts[i] = &moved
+		}
+		b.Now += d
+	})
+}
+
+// since sets when the session of an attempt began.
+func since(d time.Duration, a *attempt) *attempt {
+	a.Sessions = [2]time.Duration{time.Hour, d}
+	return a
+}
+
 func wiped(b batch) batch { return during(wipeFault, b) }
 
 func withNote(b batch) batch { return b.with(func(b *batch) { b.Notes = notes("log", 1) }) }
@@ -29,6 +54,11 @@ func withNote(b batch) batch { return b.with(func(b *batch) { b.Notes = notes("l
 func TestHistoriesOfReplicas(t *testing.T) {
 	broken := all(inSession("stream", unknown, "timeout")).ran("run a")
 	cancelled := all(inSession(opCancel, unknown, "cancelled"))
+	lost := func(began time.Duration) batch {
+		return atRisk(later(time.Minute, all(since(began, inSession("append", unsent, "session lost")))))
+	}
+	const killed = "kill -9 of a process and restart"
+	stream := func(d time.Duration) batch { return during(killed, withNote(later(d, broken))) }
 	twice := all(ended("ask", "a", answered)).ran("run a", "answered a", "answered a")
 	for name, test := range map[string]struct {
 		batch batch
@@ -41,11 +71,17 @@ func TestHistoriesOfReplicas(t *testing.T) {
 		"a cancelled call that goes on":    {calmly(cancelled.ran("run a")), "liveness: a call runs"},
 		"a cancelled call that ends":       {calmly(cancelled.ran("run a", "stopped a")), ""},
 		"a stream that is not resumed":     {withNote(broken), "lost: the stream"},
-		"a stream of a process that ended": {during("kill -9 of a process and restart", withNote(broken)), ""},
+		"a stream of a process that ended": {stream(0), ""},
+		"a stream soon after a fault":      {stream(3 * time.Second), ""},
+		"a stream long after a fault":      {stream(6 * time.Second), "lost: the stream"},
 		"a stream without an event":        {broken, ""},
 		"a state used twice":               {twice, "doubled: 2 answers"},
 		"a state of a lost store":          {wiped(twice), ""},
 		"a code of a lost store":           {wiped(uses(used("c", failed, ""))), ""},
+		"a new session of a failover":      {lost(3 * time.Second), ""},
+		"a later session than a failover":  {lost(20 * time.Second), "lost: a session ended"},
+		"a state of a failover":            {atRisk(twice), ""},
+		"a state long after a failover":    {atRisk(later(time.Minute, twice)), "doubled: 2 answers"},
 	} {
 		c := newChecker()
 		c.shared = true

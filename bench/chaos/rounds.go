@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -30,8 +31,12 @@ type options struct {
 	every  int // rounds between two checks of the residue
 	out    io.Writer
 
-	replicas int  // processes that share a store; 0 for a single process with files
-	expire   bool // wait until everything in the store has expired
+	replicas int    // processes that share a store; 0 for a single process with files
+	engine   string // of the store
+	tasks    string // postgres, or empty for tasks in the store
+	spaces   bool   // each process has a network namespace
+	clocks   bool   // those of the stores are stepped
+	expire   bool   // wait until everything in the store has expired
 }
 
 // A session is one run of this program.
@@ -40,6 +45,7 @@ type session struct {
 	history  *history
 	proxy    *proxy
 	nemesis  *nemesis
+	network  *network // nil for the loopback interface
 	checker  *checker
 	crowd    *crowd
 	journal  journalReader
@@ -87,15 +93,33 @@ func (s *session) start() (err error) {
 		return err
 	}
 	config := serverConfig{Dir: s.dir, Public: s.proxy.url()}
-	s.nemesis = &nemesis{config: config, proxy: s.proxy, history: s.history, kinds: faultKinds}
+	if s.spaces {
+		if s.network, err = newNetwork(s.replicas); err != nil {
+			return err
+		}
+	}
+	s.nemesis = &nemesis{config: config, network: s.network, proxy: s.proxy, history: s.history, kinds: faultKinds}
 	s.crowd = &crowd{url: s.proxy.url(), history: s.history, sessions: map[string]string{}}
 	if err := addKey(config.file("state.keys")); err != nil {
 		return err
 	}
 	if s.replicas > 0 {
-		s.nemesis.kinds, s.checker.shared = replicaFaults, true
-		if s.nemesis.redis, err = startRedis(s.dir, s.history, s.replicas); err != nil {
+		s.checker.shared = true
+		if s.nemesis.redis, err = startRedis(s.engine, s.dir, s); err != nil {
 			return err
+		}
+		s.nemesis.kinds = s.nemesis.redis.faults
+		if s.network != nil {
+			s.nemesis.kinds = slices.Concat(networkFaults, s.nemesis.kinds)
+		}
+		if s.tasks == tasksPostgres {
+			s.nemesis.kinds = slices.Concat(postgresFaults, s.nemesis.kinds)
+			if s.clocks {
+				s.nemesis.kinds = slices.Concat(postgresClockFaults, s.nemesis.kinds)
+			}
+			if s.nemesis.rows, err = startPostgres(s.network.host(), s.clocks); err != nil {
+				return err
+			}
 		}
 	}
 	for place := range max(s.replicas, 1) {
@@ -123,7 +147,11 @@ func (s *session) close() {
 		if s.nemesis.redis != nil {
 			s.nemesis.redis.close()
 		}
+		if s.nemesis.rows != nil {
+			s.nemesis.rows.remove()
+		}
 	}
+	s.network.close()
 	if s.proxy != nil {
 		s.proxy.close()
 	}
@@ -150,7 +178,7 @@ func (s *session) stage(ctx context.Context, from, to int) error {
 	}
 	s.checkResidue(to - 1)
 	if err == nil && s.replicas > 0 {
-		err = s.checkKeys(ctx, to-1, isOfClients, keysTime)
+		err = s.checkKeys(to-1, isOfClients, keysTime)
 	}
 	keepHistory(s.dir, from, s.violated > before)
 	h := s.history
@@ -309,7 +337,7 @@ func (s *session) finish(ctx context.Context) error {
 	}
 	err := s.judge(s.rounds-1, nil)
 	if err == nil && s.expire {
-		err = s.checkKeys(ctx, s.rounds-1, isAny, taskTTL+keysTime)
+		err = s.checkKeys(s.rounds-1, isAny, taskTTL+keysTime)
 	}
 	return err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/oauth/authserver"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
+	"github.com/patchbay-mcp/patchbay/stores/postgres"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 )
 
@@ -38,6 +39,10 @@ type serverConfig struct {
 	Public string // the URL of the proxy, by which clients call the server
 	Strict bool   // a refresh token has no grace period
 	Redis  string // the URL of the store that the processes share; empty for files
+	Tasks  string // the URL of a PostgreSQL for the tasks; empty for those in Redis
+
+	Host   string   // the address of the process
+	Before []string // the command that starts the process in its namespace
 }
 
 func (c *serverConfig) file(name string) string { return filepath.Join(c.Dir, name) }
@@ -101,6 +106,16 @@ func (s *server) open(ctx context.Context) (o stores, err error) {
 		}
 		o.tasks, o.states, o.grants = o.shared.Tasks("chaos"), o.shared.States(), o.shared.Authorization()
 		o.close = func() error { o.shared.Close(); return nil }
+		if c.Tasks == "" {
+			return o, nil
+		}
+		rows, err := postgres.Open(ctx, c.Tasks, nil)
+		if err != nil {
+			o.shared.Close()
+			return o, err
+		}
+		o.tasks = rows.Tasks("chaos")
+		o.close = func() error { rows.Close(); o.shared.Close(); return nil }
 		return o, nil
 	}
 	files, err := bolt.OpenTasks(c.file("tasks.db"), nil)
@@ -240,17 +255,17 @@ func (s *server) ask(ctx context.Context, in callArguments) (string, error) {
 
 // serve serves the site and the debug endpoint until ctx ends. Then it shuts down.
 func (s *server) serve(ctx context.Context, site http.Handler, handler *mcphttp.Handler) error {
-	return serveBoth(ctx, site, s.debug(), handler)
+	return serveBoth(ctx, s.config.Host, site, s.debug(), handler)
 }
 
-// serveBoth serves a site, which passes requests to handler, and a debug endpoint until ctx ends. It
-// prints their addresses. At the end handler and then the site shut down.
-func serveBoth(ctx context.Context, site, debug http.Handler, handler *mcphttp.Handler) error {
-	public, err := net.Listen("tcp", "127.0.0.1:0")
+// serveBoth serves a site at a host, which passes requests to handler, and a debug endpoint until ctx
+// ends. It prints their addresses. At the end handler and then the site shut down.
+func serveBoth(ctx context.Context, host string, site, debug http.Handler, handler *mcphttp.Handler) error {
+	public, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return err
 	}
-	private, err := net.Listen("tcp", "127.0.0.1:0")
+	private, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return err
 	}

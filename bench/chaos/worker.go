@@ -58,6 +58,7 @@ type worker struct {
 	client    *mcp.Client
 	http      *http.Transport
 	over      atomic.Pointer[string] // the nonce of the last call that has returned
+	began     [2]time.Duration       // see attempt.Sessions; guarded by crowd.mu
 }
 
 func (c *crowd) newWorker(number int, seed uint64) *worker {
@@ -96,6 +97,7 @@ func (w *worker) RoundTrip(req *http.Request) (*http.Response, error) {
 		if id := res.Header.Get("Mcp-Session-Id"); id != "" {
 			w.mu.Lock()
 			w.sessions[w.principal] = id
+			w.began = [2]time.Duration{w.began[1], w.history.now()}
 			w.mu.Unlock()
 		}
 	}
@@ -142,6 +144,9 @@ func (w *worker) begin(op, nonce string, timeout time.Duration) *attempt {
 // end records the end of an attempt. The result is checked only if there is no error.
 func (w *worker) end(a *attempt, got string, err error) {
 	a.Outcome, a.Error = classify(err)
+	w.mu.Lock()
+	a.Sessions = w.began
+	w.mu.Unlock()
 	if err != nil {
 		a.Detail = err.Error()
 	} else {
