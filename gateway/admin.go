@@ -52,6 +52,8 @@ type AdminOptions struct {
 	// ConfigError returns why the files of the configuration are not in force, without secrets, and
 	// "" if they are. Default: they are.
 	ConfigError func() string
+	// Replicas returns the processes that share a store with this process, or nil. Default: nil.
+	Replicas func() *Replicas
 	// SetConfig writes the user's configuration file, or reports the changes that it would make.
 	SetConfig func(ctx context.Context, c *ConfigChange) (*ConfigResult, error)
 	// Policy returns the member policy of the settings in force, as JSON without secrets, or nil if

@@ -26,6 +26,25 @@ type adminStatus struct {
 	MaxProcesses int `json:"maxProcesses" jsonschema:"most of these processes: the setting limits.processes"`
 
 	ConfigError string `json:"configError,omitzero" jsonschema:"why the configuration files are not in force"`
+
+	Replicas *Replicas `json:"replicas,omitzero" jsonschema:"processes of the gateway that share a store"`
+}
+
+// Replicas are the processes of a gateway that share a store.
+type Replicas struct {
+	// Processes is the number of processes, which includes this process.
+	Processes int `json:"processes" jsonschema:"number of processes, with this process"`
+	// Other lists the processes with another configuration.
+	Other []Replica `json:"otherConfiguration,omitempty" jsonschema:"processes with another configuration"`
+}
+
+// A Replica is a process with another configuration than this process.
+type Replica struct {
+	// Name is the name of the machine and the address of the process.
+	Name    string    `json:"name" jsonschema:"machine and address"`
+	Started time.Time `json:"started"`
+	// Since is when the configurations began to differ.
+	Since time.Time `json:"since" jsonschema:"beginning of the difference"`
 }
 
 func statusRoutes() []*adminRoute {
@@ -49,6 +68,9 @@ func (r *adminRequest) status(*noQuery) (*adminStatus, error) {
 	s.Requests, s.Processes, s.MaxProcesses = st.Requests, st.Processes, st.MaxProcesses
 	if a.opts.ConfigError != nil {
 		s.ConfigError = a.opts.ConfigError()
+	}
+	if a.opts.Replicas != nil {
+		s.Replicas = a.opts.Replicas()
 	}
 	pending, err := h.Approvals().Pending(r.Context())
 	s.Pending = len(pending)

@@ -126,7 +126,7 @@ func (f *fleet) waitReady(t *testing.T, i int) {
 	eventually(t, func() error {
 		_, err := getURL("http://" + f.ops[i] + "/readyz")
 		if err != nil {
-			err = fmt.Errorf("process %d: %w: %s", i, err, &f.processes[i].stderr)
+			err = fmt.Errorf("process %d: %w", i, err)
 		}
 		return err
 	})

@@ -3,6 +3,8 @@ package hosting
 import (
 	"slices"
 	"time"
+
+	"github.com/patchbay-mcp/patchbay/gateway"
 )
 
 // A GatewayStatus is the condition of a gateway, as far as it is printed.
@@ -20,6 +22,8 @@ type GatewayStatus struct {
 	MaxProcesses int    `json:"maxProcesses"`
 	ConfigError  string `json:"configError"`
 	Quarantined  int    `json:"quarantined"`
+
+	Replicas *gateway.Replicas `json:"replicas"` // nil without a shared store
 }
 
 // A ServerStatus is the condition of a server, as far as it is printed.

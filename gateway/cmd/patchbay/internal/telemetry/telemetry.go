@@ -70,6 +70,23 @@ func Discard() *Exporters {
 // Exports reports whether something is exported.
 func (e *Exporters) Exports() bool { return e.log != nil }
 
+// ObserveProcesses exports the number of processes of a gateway that share a store, by whether they use the
+// configuration of this process. read returns zeros without a shared store.
+func (e *Exporters) ObserveProcesses(read func() (same, other int)) error {
+	_, err := e.Metrics.Meter("patchbay").Int64ObservableUpDownCounter("patchbay.gateway.processes",
+		metric.WithUnit("{process}"), metric.WithDescription("Processes of a gateway that share a store, by their "+
+			"configuration: that of this process, or another."),
+		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
+			const name = "patchbay.configuration"
+			if same, other := read(); same > 0 {
+				to.Observe(int64(same), metric.WithAttributes(attribute.String(name, "same")))
+				to.Observe(int64(other), metric.WithAttributes(attribute.String(name, "other")))
+			}
+			return nil
+		}))
+	return err
+}
+
 // Start returns the exporters that the environment selects, and the Gatherer of the options.
 // Without exporters, the providers are no-ops and no goroutine runs. An invalid variable is an
 // error.

@@ -19,6 +19,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 // configPoll is how often the configuration files are looked at. A change counts when the next look
@@ -82,9 +83,13 @@ func newConfigWatch(f *cmdutil.Factory, c *hosting.Config) *configWatch {
 	return w
 }
 
-// Follow calls reload when the files of a configuration change and with SIGHUP, until the returned
-// function is called. On a terminal, SIGHUP says that the terminal was closed, and ends the
-// program. reload returns nil after an error, which it must report.
+// Announced is the kind of the announcement after which all processes that share a state read their own
+// configuration files again: a change of a secret in a file or of a script is visible in no other way.
+const Announced = "reload"
+
+// Follow calls reload when the files of a configuration change, with SIGHUP, and when a process that shares
+// the state announces a reload, until the returned function is called. On a terminal, SIGHUP says that the
+// terminal was closed, and ends the program. reload returns nil after an error, which it must report.
 func Follow(
 	ctx context.Context, f *cmdutil.Factory, c *hosting.Config, reload func(ctx context.Context) *host.Diff,
 ) (stop func()) {
@@ -97,6 +102,13 @@ func Follow(
 	if !f.IO.Err.Terminal && !f.IO.Out.Terminal {
 		signal.Notify(hangups, syscall.SIGHUP)
 	}
+	announced := make(chan struct{}, 1)
+	unwatch := state.Watch(c.Pins, Announced, func() {
+		select {
+		case announced <- struct{}{}:
+		default: // reload will be called already
+		}
+	})
 	done := make(chan struct{})
 	go func() { // ends with ctx
 		defer close(done)
@@ -108,6 +120,8 @@ func Follow(
 				if w.changed() {
 					reload(ctx)
 				}
+			case <-announced:
+				reload(ctx)
 			case <-hangups:
 				if d := reload(ctx); d != nil && d.IsEmpty() {
 					f.IO.Err.Printf("patchbay: reloaded the configuration: nothing has changed")
@@ -120,6 +134,7 @@ func Follow(
 	return func() {
 		signal.Stop(hangups)
 		cancel()
+		unwatch()
 		<-done
 	}
 }

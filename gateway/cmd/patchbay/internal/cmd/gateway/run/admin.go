@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/audit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/follow"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/values"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
@@ -24,6 +25,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
 )
 
 // serveAdmin serves the admin API on the socket of the configuration until the returned function is
@@ -71,9 +73,16 @@ func adminOptions(ctx context.Context, f *cmdutil.Factory, g *Run) gateway.Admin
 	}
 	return gateway.AdminOptions{Version: build.Version(), URL: g.url, Events: g.Config.Events,
 		AuditDir: dir, AuditVerify: verify, Wire: wire,
-		Stop:   g.stop,
-		Reload: func(ctx context.Context) (*host.Diff, error) { return tryReload(ctx, f, g) },
-		Config: func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
+		Stop: g.stop,
+		Reload: func(ctx context.Context) (*host.Diff, error) {
+			d, err := tryReload(ctx, f, g)
+			if err == nil {
+				state.Announce(ctx, g.Config.Pins, follow.Announced)
+			}
+			return d, err
+		},
+		Replicas: g.otherReplicas,
+		Config:   func(context.Context) ([]gateway.ConfigFile, error) { return configFiles(f, g) },
 		ServerConfig: func(_ context.Context, server string) ([]gateway.ServerValue, error) {
 			return values.Of(g.Config, cmp.Or(g.inForce.Load(), g.Config.File), server)
 		},

@@ -61,8 +61,12 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 		opts.PublicURL = "http://" + observe.Authority(l.Addr())
 	}
 	g.url = gatewayBase(settings, l.Addr()) + connect.Endpoint
+	defer joinReplicas(ctx, f, g, l.Addr())()
 	gw := newGateway(ctx, f, g, opts)
 	if err := g.observed.ObserveStats(g.Host, gw); err != nil {
+		return err
+	}
+	if err := g.observed.Exporters.ObserveProcesses(g.countReplicas); err != nil {
 		return err
 	}
 	g.observed.Ready(ctx, g.readiness)
@@ -181,6 +185,8 @@ type GatewayReadiness struct {
 	Servers       []ServerReadiness `json:"servers"`
 	// Store is absent if the gateway shares no store with others.
 	Store *hosting.StoreReadiness `json:"store,omitempty"`
+	// Replicas are the processes that share the store; absent without a store.
+	Replicas *gateway.Replicas `json:"replicas,omitempty"`
 }
 
 // A ServerReadiness is the condition of a server. A server that is not running has not failed: it
@@ -193,7 +199,7 @@ type ServerReadiness struct {
 
 func (g *Run) readiness() any {
 	r := GatewayReadiness{Configuration: "current", Servers: []ServerReadiness{},
-		Store: g.Config.Stores.Readiness()}
+		Store: g.Config.Stores.Readiness(), Replicas: g.otherReplicas()}
 	if g.rejected.Load() != nil {
 		r.Configuration = "rejected"
 	}

@@ -31,6 +31,9 @@ func tryReload(ctx context.Context, f *cmdutil.Factory, g *Run) (*host.Diff, err
 		}
 		return nil, err
 	}
+	if g.replicas != nil {
+		g.replicas.Use(g.configurationDigest(now))
+	}
 	before := g.inForce.Swap(now)
 	if before == nil {
 		before = g.Config.File

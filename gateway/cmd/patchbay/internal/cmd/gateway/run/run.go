@@ -18,6 +18,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/replicas"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
@@ -59,6 +60,7 @@ type Run struct {
 	observed    *observe.Observation        // of requests
 	console     *gatewayconfig.Console      // of the command line and the settings; nil for none
 	sources     *launch.Sources             // of the console; nil without a console
+	replicas    *replicas.Processes         // that share the store; nil without a shared store
 }
 
 // gatewayTarget returns the configuration of the target of the command line.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/patchbay-mcp/patchbay/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway/pins"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
@@ -83,6 +84,7 @@ func printGatewayStatus(f *cmdutil.Factory, c *gatewayclient.Client, status map[
 		s.Pending)
 	f.IO.Out.Printf("Processes of servers: %d of at most %d", s.Processes, s.MaxProcesses)
 	f.IO.Out.Field(0, "Configuration:", s.ConfigError)
+	printReplicas(f, s.Replicas)
 	if s.Quarantined > 0 {
 		f.IO.Out.Printf("Definitions in quarantine: %d (see \"patchbay gateway pins --diff\")", s.Quarantined)
 	}
@@ -104,6 +106,18 @@ func printGatewayStatus(f *cmdutil.Factory, c *gatewayclient.Client, status map[
 		f.IO.Err.Printf("%s for approval: see \"patchbay gateway pending\".", waits(s.Pending))
 	}
 	return nil
+}
+
+// printReplicas prints the processes that share a store, and the processes with another configuration.
+func printReplicas(f *cmdutil.Factory, r *gateway.Replicas) {
+	if r == nil {
+		return
+	}
+	f.IO.Out.Printf("Processes of the gateway: %d, with another configuration: %d", r.Processes, len(r.Other))
+	for _, o := range r.Other {
+		f.IO.Out.Printf("  %s: another configuration since %s", term.Shorten(term.CleanLine(o.Name), term.MaxNameShown),
+			o.Since.Local().Format(time.DateTime))
+	}
 }
 
 // quarantinedOf returns the number of definitions of servers that wait for approval.
