@@ -24,6 +24,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/stores/check"
 	"github.com/patchbay-mcp/patchbay/stores/shared"
 )
 
@@ -65,7 +66,7 @@ func run(ctx context.Context, addr, url string) error {
 
 // explain prints the checks of a store that cannot be opened.
 func explain(ctx context.Context, url string) {
-	shared.Check(ctx, url, func(f shared.Finding) {
+	shared.Check(ctx, url, func(f check.Finding) {
 		log.Printf("%-7s %-12s %v %s", f.Status, f.Name, f.Seen, f.Next)
 	})
 }

@@ -11,11 +11,13 @@
 //
 // The URL takes the form that libpq defines, and may name several servers:
 //
-//   - postgres://user:password@host:5432/database?sslmode=verify-full
+//   - postgres://user:password@host:5432/database?sslrootcert=/etc/ssl/ca.pem
 //   - postgres://host1,host2/database?target_session_attrs=read-write
 //
 // Settings that the URL does not contain come from the variables of libpq, such as PGPASSWORD.
-// Without sslmode=verify-full, the connection may be neither encrypted nor authenticated.
+// A connection to another machine uses TLS and checks the certificate, as with sslmode=verify-full,
+// unless the URL or the variable PGSSLMODE contains an sslmode. [Check] finds out why a store does
+// not work.
 //
 // # Tables
 //

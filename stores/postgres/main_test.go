@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -107,18 +108,8 @@ func (s *server) initialize() error {
 	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
 		return err
 	}
-	if os.Geteuid() == 0 {
-		owner, err := user.Lookup("postgres")
-		if err != nil {
-			return err
-		}
-		uid, _ := strconv.Atoi(owner.Uid)
-		gid, _ := strconv.Atoi(owner.Gid)
-		for _, name := range []string{s.dir, secret} {
-			if err := os.Chown(name, uid, gid); err != nil {
-				return err
-			}
-		}
+	if err := giveToServer(s.dir, secret); err != nil {
+		return err
 	}
 	out, err := s.command("initdb", "--username=postgres", "--auth=scram-sha-256", "--pwfile="+secret,
 		"--no-sync", "--encoding=UTF8", "--locale=C", s.data()).CombinedOutput()
@@ -126,6 +117,23 @@ func (s *server) initialize() error {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
 	return nil
+}
+
+// giveToServer makes the user of the server own files, if the caller is root.
+func giveToServer(paths ...string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	owner, err := user.Lookup("postgres")
+	if err != nil {
+		return err
+	}
+	uid, _ := strconv.Atoi(owner.Uid)
+	gid, _ := strconv.Atoi(owner.Gid)
+	for _, path := range paths {
+		err = errors.Join(err, os.Chown(path, uid, gid))
+	}
+	return err
 }
 
 func (s *server) data() string { return filepath.Join(s.dir, "data") }

@@ -6,9 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"net"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -117,27 +114,11 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 
 // connect creates the pool. Its first operation connects.
 func (s *Store) connect(url string) error {
-	var config *pgxpool.Config
-	err := errors.New("no URL") // not keywords and values, nor only variables of the environment
-	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
-		config, err = pgxpool.ParseConfig(url)
+	config, err := parse(url, s.opts.Connections)
+	if err != nil {
+		return err
 	}
-	if err != nil { // the error may contain the password
-		return errors.New("postgres: invalid URL: must have the form postgres://user:password@host:port/database")
-	}
-	if s.opts.Connections != 0 || !strings.Contains(url, "pool_max_conns=") {
-		config.MaxConns = int32(cmp.Or(s.opts.Connections, DefaultConnections))
-		config.MinConns = min(config.MinConns, config.MaxConns)
-	}
-	conn := config.ConnConfig
-	if !strings.Contains(url, "connect_timeout=") {
-		conn.ConnectTimeout = maxDial
-	}
-	addresses := []string{net.JoinHostPort(conn.Host, strconv.Itoa(int(conn.Port)))}
-	for _, other := range conn.Fallbacks {
-		addresses = append(addresses, net.JoinHostPort(other.Host, strconv.Itoa(int(other.Port))))
-	}
-	s.server = strings.Join(slices.Compact(addresses), ",") // an address is tried with and without TLS
+	s.server = strings.Join(addresses(config.ConnConfig), ",")
 	s.pool, err = pgxpool.NewWithConfig(context.Background(), config)
 	return err
 }

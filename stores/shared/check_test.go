@@ -15,14 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/stores/check"
 	"github.com/patchbay-mcp/patchbay/stores/shared"
 )
 
-// check returns the findings of a URL by name. No text of a finding may contain the password.
-func check(t *testing.T, url string) map[string]shared.Finding {
+// examine returns the findings of a URL by name. No text of a finding may contain the password.
+func examine(t *testing.T, url string) map[string]check.Finding {
 	t.Helper()
-	all := map[string]shared.Finding{}
-	name := shared.Check(t.Context(), url, func(f shared.Finding) {
+	all := map[string]check.Finding{}
+	name := shared.Check(t.Context(), url, func(f check.Finding) {
 		all[f.Name] = f
 		if text := strings.Join(append(f.Seen, f.Next, f.Action), "\n"); strings.Contains(text, "hunter2") {
 			t.Errorf("%s: the password is in %s", f.Name, text)
@@ -38,7 +39,7 @@ func check(t *testing.T, url string) map[string]shared.Finding {
 }
 
 // want checks the result of a check, and a part of its next step.
-func want(t *testing.T, all map[string]shared.Finding, name string, s shared.Status, next string) {
+func want(t *testing.T, all map[string]check.Finding, name string, s check.Status, next string) {
 	t.Helper()
 	if f := all[name]; f.Status != s || !strings.Contains(f.Next, next) || next == "" && f.Next != "" {
 		t.Errorf("%s: got %s, %q, next %q; want %s, %q", name, f.Status, f.Seen, f.Next, s, next)
@@ -47,12 +48,12 @@ func want(t *testing.T, all map[string]shared.Finding, name string, s shared.Sta
 
 func TestCheckOfAWorkingServer(t *testing.T) {
 	port := start(t, "--requirepass", "hunter2", "--appendonly", "yes", "--maxmemory", "1gb")
-	all := check(t, "redis://:hunter2@127.0.0.1:"+port)
+	all := examine(t, "redis://:hunter2@127.0.0.1:"+port)
 	for _, name := range []string{"url", "network", "tls", "login", "version", "rights", "eviction", "persistence",
 		"clock"} {
-		want(t, all, name, shared.OK, "")
+		want(t, all, name, check.OK, "")
 	}
-	if f := all["latency"]; f.Status == shared.Fail || len(f.Seen) != 1 || !strings.Contains(f.Seen[0], "p99") {
+	if f := all["latency"]; f.Status == check.Fail || len(f.Seen) != 1 || !strings.Contains(f.Seen[0], "p99") {
 		t.Errorf("latency: got %+v", f)
 	}
 }
@@ -67,35 +68,35 @@ func TestCheckFindsTheReason(t *testing.T) {
 		server []string // nil for none
 		url    string   // PORT is the port of the server
 		check  string
-		status shared.Status
+		status check.Status
 		next   string
 	}{
-		{"the URL is invalid", nil, "redis://:hunter2@%zz", "url", shared.Fail, "percent-encoded"},
-		{"the port is wrong", nil, "redis://:hunter2@127.0.0.1:PORT", "network", shared.Fail,
+		{"the URL is invalid", nil, "redis://:hunter2@%zz", "url", check.Fail, "percent-encoded"},
+		{"the port is wrong", nil, "redis://:hunter2@127.0.0.1:PORT", "network", check.Fail,
 			"correct the host and the port"},
-		{"no password is required", []string{}, "redis://127.0.0.1:PORT", "url", shared.Warn, "require a password"},
-		{"the server has no TLS", []string{}, "rediss://:hunter2@127.0.0.1:PORT", "tls", shared.Fail,
+		{"no password is required", []string{}, "redis://127.0.0.1:PORT", "url", check.Warn, "require a password"},
+		{"the server has no TLS", []string{}, "rediss://:hunter2@127.0.0.1:PORT", "tls", check.Fail,
 			"redis:// without TLS"},
-		{"the server requires TLS", withTLS, "redis://:hunter2@127.0.0.1:PORT", "login", shared.Fail,
+		{"the server requires TLS", withTLS, "redis://:hunter2@127.0.0.1:PORT", "login", check.Fail,
 			"needs rediss://"},
-		{"the certificate is not trusted", withTLS, "rediss://:hunter2@127.0.0.1:PORT", "tls", shared.Fail, "trusts"},
+		{"the certificate is not trusted", withTLS, "rediss://:hunter2@127.0.0.1:PORT", "tls", check.Fail, "trusts"},
 		{"the password is wrong", []string{"--requirepass", "right"}, "redis://:hunter2@127.0.0.1:PORT", "login",
-			shared.Fail, "correct the user and the password"},
-		{"the password is missing", []string{"--requirepass", "right"}, "redis://127.0.0.1:PORT", "login", shared.Fail,
+			check.Fail, "correct the user and the password"},
+		{"the password is missing", []string{"--requirepass", "right"}, "redis://127.0.0.1:PORT", "login", check.Fail,
 			"add the password"},
 		{"the user may run no scripts", user("app on >hunter2 ~* &* +@all -@scripting"),
-			"redis://app:hunter2@127.0.0.1:PORT", "rights", shared.Fail, "+@scripting"},
+			"redis://app:hunter2@127.0.0.1:PORT", "rights", check.Fail, "+@scripting"},
 		{"the user may not use the keys", user("app on >hunter2 ~other:* &* +@all"),
-			"redis://app:hunter2@127.0.0.1:PORT", "rights", shared.Fail, "~patchbay:*"},
+			"redis://app:hunter2@127.0.0.1:PORT", "rights", check.Fail, "~patchbay:*"},
 		{"the user may not read INFO", user("app on >hunter2 ~* &* +@all -info"),
-			"redis://app:hunter2@127.0.0.1:PORT", "eviction", shared.Warn, "+info"},
+			"redis://app:hunter2@127.0.0.1:PORT", "eviction", check.Warn, "+info"},
 		{"the server evicts keys", []string{"--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"},
-			"redis://127.0.0.1:PORT", "eviction", shared.Fail, "noeviction"},
-		{"the memory is unlimited", []string{}, "redis://127.0.0.1:PORT", "eviction", shared.Warn, "set maxmemory"},
-		{"the append-only file is off", []string{}, "redis://127.0.0.1:PORT", "persistence", shared.Warn,
+			"redis://127.0.0.1:PORT", "eviction", check.Fail, "noeviction"},
+		{"the memory is unlimited", []string{}, "redis://127.0.0.1:PORT", "eviction", check.Warn, "set maxmemory"},
+		{"the append-only file is off", []string{}, "redis://127.0.0.1:PORT", "persistence", check.Warn,
 			"appendonly yes"},
 		{"the server is a replica", []string{"--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "yes"},
-			"redis://127.0.0.1:PORT", "version", shared.Fail, "address of the master"},
+			"redis://127.0.0.1:PORT", "version", check.Fail, "address of the master"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			port := ""
@@ -104,10 +105,10 @@ func TestCheckFindsTheReason(t *testing.T) {
 			} else {
 				port = freePort(t)
 			}
-			all := check(t, strings.ReplaceAll(test.url, "PORT", port))
+			all := examine(t, strings.ReplaceAll(test.url, "PORT", port))
 			want(t, all, test.check, test.status, test.next)
 			if f := all["clock"]; slices.Contains([]string{"url", "network", "tls", "login"}, test.check) &&
-				test.status == shared.Fail && f.Status != shared.Skipped {
+				test.status == check.Fail && f.Status != check.Skipped {
 				t.Errorf("clock: got %s after %s failed, want skipped", f.Status, test.check)
 			}
 		})
@@ -121,7 +122,7 @@ func TestCheckOfAServerThatReadsItsData(t *testing.T) {
 	command(t, port, "SAVE")
 	// The server reads for 100 seconds, and answers meanwhile.
 	port = start(t, "--dir", dir, "--key-load-delay", "100000", "--loading-process-events-interval-bytes", "1024")
-	want(t, check(t, "redis://127.0.0.1:"+port), "login", shared.Fail, "reads its data")
+	want(t, examine(t, "redis://127.0.0.1:"+port), "login", check.Fail, "reads its data")
 }
 
 // user returns the arguments of a server with a user.

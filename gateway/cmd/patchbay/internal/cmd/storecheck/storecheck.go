@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/stores/check"
 	"github.com/patchbay-mcp/patchbay/stores/shared"
 )
 
@@ -26,7 +27,7 @@ func examine(ctx context.Context, o *cmdutil.Invocation) error {
 		return err
 	}
 	r := &doctor.Report{}
-	r.Target = term.CleanLine(shared.Check(ctx, url, func(f shared.Finding) {
+	r.Target = term.CleanLine(shared.Check(ctx, url, func(f check.Finding) {
 		o.IO.Err.Status(f.Name + " …")
 		c := doctor.Check{Name: f.Name, Status: doctor.Status(f.Status), Action: f.Action, Seen: []string{},
 			Next: f.Next, Ms: term.Milliseconds(f.Took)}
