@@ -10,7 +10,6 @@ package apps
 import (
 	"cmp"
 	"context"
-	"embed"
 	"fmt"
 	"io"
 	"maps"
@@ -29,9 +28,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-//go:embed templates
-var templates embed.FS
 
 const (
 	// maxCalls bounds the calls whose apps can be shown. The oldest is forgotten.
@@ -93,7 +89,7 @@ type screen struct {
 func New(site *page.Site, o *Options) (*page.Screen, *Viewer, func(*Call)) {
 	s := &screen{site: site, opts: *o, opening: map[string]int{}}
 	s.opts.Desk = cmp.Or(o.Desk, &question.Desk{})
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/apps", Role: page.RoleOperator, Title: "App", View: s.view},
 		{Path: "/apps/open", Role: page.RoleOperator, Act: s.open},
 		{Path: "/apps/set", Role: page.RoleOperator, Act: s.set},
@@ -124,7 +120,7 @@ func (s *screen) loadOf(r *page.Request) (*load, error) {
 	return nil, page.Problem(http.StatusNotFound, "", "there is no app %d: run its tool again", id)
 }
 
-// A appPage is the data of templates/apps.html and its parts.
+// An appPage is the data of the page and its parts.
 type appPage struct {
 	*load
 	State     state
@@ -159,11 +155,11 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	if !p.State.Served && p.State.Ended == "" {
 		p.Source = origin + viewPath + l.token
 	}
-	v := &page.View{Title: l.Call.Tool + " · App", Template: "apps", Data: p, Frames: origin}
+	v := &page.View{Title: l.Call.Tool + " · App", Body: p.body(), Frames: origin}
 	v.Fragments = []page.Fragment{
-		{ID: "app-state", Part: "app-state", Data: p},
-		{ID: "app-files", Part: "app-files", Data: p, Version: fmt.Sprint(len(p.State.Files))},
-		{ID: "app-log", Part: "app-log", Data: p, Version: fmt.Sprint(p.State.Logged)},
+		{ID: "app-state", Body: p.statePart()},
+		{ID: "app-files", Body: p.filesPart(), Version: fmt.Sprint(len(p.State.Files))},
+		{ID: "app-log", Body: p.logPart(), Version: fmt.Sprint(p.State.Logged)},
 	}
 	v.Fragments = append(v.Fragments, question.Fragments(p.Questions)...)
 	return v, nil

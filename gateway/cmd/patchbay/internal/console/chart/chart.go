@@ -1,5 +1,5 @@
-// Package chart draws time series for the web console. A chart is data for the template part/chart:
-// its geometry is in attributes of SVG elements, its colours are classes, and its labels are text.
+// Package chart draws time series for the web console. The component [Chart.Figure] shows a chart: its
+// geometry is in attributes of SVG elements, its colours are classes, and its labels are text.
 package chart
 
 import (
@@ -36,7 +36,7 @@ type Line struct {
 	Values []float64 // NaN for no value
 }
 
-// A Chart is the data of the template part/chart.
+// A Chart is a chart with up to three lines.
 type Chart struct {
 	ID, Title, Description, Table string
 	Width, Height                 int

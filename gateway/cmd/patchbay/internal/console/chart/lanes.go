@@ -27,7 +27,7 @@ type Span struct {
 	Path     string // the attribute d, set by [NewLanes]
 }
 
-// Lanes is a chart of lanes with a common time axis: the data of the template part/lanes.
+// Lanes is a chart of lanes with a common time axis.
 type Lanes struct {
 	From, To      time.Time
 	Lanes         []Lane

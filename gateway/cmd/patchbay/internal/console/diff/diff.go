@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A Line is a line of a comparison. The template part/diff of package page shows lines.
+// A Line is a line of a comparison. Package page shows lines.
 type Line struct {
 	Kind string // Same, Added, Removed or Cut, which are classes
 	Mark string // for people who do not see the colour

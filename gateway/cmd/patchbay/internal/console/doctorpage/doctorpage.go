@@ -72,19 +72,28 @@ func (d *Doctor) Screen() *page.Screen {
 	}}
 }
 
-// Of returns the fragment with the examination of a server, which part/examination renders. For a server that
-// fails, the visit of a person who reads its output begins an examination. The data of the fragment is nil for
-// another server.
-func (d *Doctor) Of(r *page.Request, s *servers.Row) page.Fragment {
-	var e *Examination
-	if d != nil && s != nil && (s.Kind() == "bad" || s.State == status.Auth) {
-		if e = d.seen(r, s.Name); r.ReadsOutput(s.Name) && e.Running == "" && s.Since.After(e.Began) &&
-			time.Since(e.Began) > pause {
-			d.begin(s.Name, false)
-			e = d.seen(r, s.Name)
-		}
+// Examination returns the examination of a server, as a person sees it, or nil for a server that does not fail. The
+// visit of a person who reads the output of the server begins an examination.
+func (d *Doctor) Examination(r *page.Request, s *servers.Row) *Examination {
+	if d == nil || s == nil || s.Kind() != "bad" && s.State != status.Auth {
+		return nil
 	}
-	return page.Fragment{ID: "examination", Part: "examination", Data: e}
+	e := d.seen(r, s.Name)
+	if r.ReadsOutput(s.Name) && e.Running == "" && s.Since.After(e.Began) && time.Since(e.Began) > pause {
+		d.begin(s.Name, false)
+		e = d.seen(r, s.Name)
+	}
+	return e
+}
+
+// Fragment returns the fragment of a page with the examination.
+func (e *Examination) Fragment() page.Fragment {
+	return page.Fragment{ID: "examination", Body: e.Section(), Part: "examination", Data: e}
+}
+
+// Of returns the fragment with the examination of a server; see [Doctor.Examination].
+func (d *Doctor) Of(r *page.Request, s *servers.Row) page.Fragment {
+	return d.Examination(r, s).Fragment()
 }
 
 func (d *Doctor) view(r *page.Request) (*page.View, error) {

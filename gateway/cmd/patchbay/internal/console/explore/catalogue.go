@@ -50,6 +50,19 @@ const (
 
 var itemKinds = []itemKind{kindTools, kindResources, kindTemplates, kindPrompts, kindMethods}
 
+// verb returns the word for the use of an item.
+func (k itemKind) verb() string {
+	switch k {
+	case kindTools:
+		return "Run"
+	case kindPrompts:
+		return "Get"
+	case kindMethods:
+		return "Send"
+	}
+	return "Read"
+}
+
 // methods are the methods that the page offers. A person may send any other.
 var methods = []string{driver.MethodDiscover, driver.MethodPing, driver.MethodToolsList, driver.MethodToolsCall,
 	driver.MethodPromptsList, driver.MethodPromptsGet, driver.MethodResourcesList, driver.MethodResourcesTemplatesList,

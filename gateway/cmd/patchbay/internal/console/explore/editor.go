@@ -130,7 +130,7 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	if input == nil {
 		location := e.keep(r, ed)
 		return &page.Outcome{Location: location.URL(),
-			Fragments: []page.Fragment{{ID: "editor", Part: "editor", Data: ed}}}, nil
+			Fragments: []page.Fragment{{ID: "editor", Body: ed.part()}}}, nil
 	}
 	started := &run{Server: at.Server, Item: of, Input: input, FromJSON: ed.Form == nil,
 		Timeout: time.Duration(seconds) * time.Second, Pinned: ed.Pinned, AsTask: ed.AsTask}
@@ -140,7 +140,7 @@ func (e *explorer) actRun(r *page.Request) (*page.Outcome, error) {
 	}
 	if at.Run == 0 { // the page shows the last run
 		p := &explorePage{At: at, Run: e.runPage(r, started), Role: r.Role}
-		out.Fragments = []page.Fragment{{ID: "editor", Part: "editor", Data: ed}, {ID: "run", Part: "run", Data: p}}
+		out.Fragments = []page.Fragment{{ID: "editor", Body: ed.part()}, {ID: "run", Body: p.runPart()}}
 	}
 	at.Run = started.ID
 	out.Location = at.URL()

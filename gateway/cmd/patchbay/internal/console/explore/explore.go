@@ -5,7 +5,6 @@ package explore
 import (
 	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,9 +37,6 @@ const (
 	// maxListed bounds the items of a page: the filter finds the others.
 	maxListed = 2000
 )
-
-//go:embed templates
-var templates embed.FS
 
 // Options configures the screen.
 type Options struct {
@@ -108,7 +104,7 @@ func New(site *page.Site, o *Options) *page.Screen {
 	e.runs = &runs{site: site, opts: &e.opts, all: map[runsKey][]*run{}}
 	e.catalogues = &catalogues{site: site, connect: e.opts.Connect, all: map[runsKey]*catalogue{},
 		stale: map[runsKey]bool{}}
-	s := &page.Screen{Templates: templates, Heard: e.heard, Routes: []*page.Route{
+	s := &page.Screen{Heard: e.heard, Routes: []*page.Route{
 		{Path: "/explore", Role: page.RoleViewer, AnyServer: true, Title: "Explore", Key: "e", Order: 20, View: e.view},
 		{Path: "/explore/run", Role: page.RoleOperator, Act: e.actRun},
 		{Path: "/explore/again", Role: page.RoleOperator, Act: e.actAgain},
@@ -144,7 +140,7 @@ func (e *explorer) heard(event page.Event) {
 	}
 }
 
-// An explorePage is the data of templates/explore.html and its parts.
+// An explorePage is the data of the page and its parts.
 type explorePage struct {
 	At        explorePlace
 	Servers   []string
@@ -157,8 +153,8 @@ type explorePage struct {
 	More      int     // matching items that are not listed
 	Item      *item   // that is selected; may be nil
 	Editor    *editor
-	Doctor    page.Fragment // contains the checks of a server that fails
-	Run       *runPage      // nil without a run
+	Doctor    *doctorpage.Examination // of a server that fails; nil for another server
+	Run       *runPage                // nil without a run
 	History   []*runRow
 	Wire      *wire // nil unless the person may see the messages of the server
 	Role      page.Role
@@ -220,6 +216,14 @@ func (r *runPage) CanSave() bool {
 		r.Role == page.RoleOperator
 }
 
+// failed reports whether the tool failed.
+func (r *runPage) failed() bool { return r.State.Result != nil && r.State.Result.IsError }
+
+// dataURL returns the URL of the data of a part of the result; -1 is the whole result.
+func (r *runPage) dataURL(part int) string {
+	return fmt.Sprintf("/explore/data?part=%d&run=%d", part, r.ID)
+}
+
 // LacksApp reports whether the console cannot show the view of the tool.
 func (r *runPage) LacksApp() bool { return r.Item.view && r.opts.App == nil }
 
@@ -264,7 +268,7 @@ func (e *explorer) view(r *page.Request) (*page.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &page.View{Template: "explore", Data: p, Fragments: p.fragments(), Title: "Explore"}
+	v := &page.View{Body: p.body(), Fragments: p.fragments(), Title: "Explore"}
 	if p.Item != nil {
 		v.Title = p.Item.Name + " · Explore"
 	}
@@ -285,14 +289,14 @@ func (p *explorePage) fragments() []page.Fragment {
 		definition = p.Item.Definition
 	}
 	all := []page.Fragment{
-		{ID: "explore-state", Part: "explore-state", Data: p},
-		{ID: "items", Part: "items", Data: p, Version: fmt.Sprint(loaded, p.At, p.Subscriptions)},
-		{ID: "item", Part: "item", Data: p, Version: fmt.Sprint("item", p.At, definition)},
-		{ID: "subscription", Part: "subscription", Data: p},
-		{ID: "run", Part: "run", Data: p, Version: p.Run.version(false)},
-		{ID: "result", Part: "result", Data: p, Version: p.Run.version(true)},
-		{ID: "history", Part: "history", Data: p}, p.Doctor,
-		{ID: "wire", Part: "wire", Data: p, Version: p.Wire.version()},
+		{ID: "explore-state", Body: p.statePart()},
+		{ID: "items", Body: p.itemsPart(), Version: fmt.Sprint(loaded, p.At, p.Subscriptions)},
+		{ID: "item", Body: p.itemPart(), Version: fmt.Sprint("item", p.At, definition)},
+		{ID: "subscription", Body: p.subscriptionPart()},
+		{ID: "run", Body: p.runPart(), Version: p.Run.version(false)},
+		{ID: "result", Body: p.resultPart(), Version: p.Run.version(true)},
+		{ID: "history", Body: p.historyPart()}, p.Doctor.Fragment(),
+		{ID: "wire", Body: p.wirePart(), Version: p.Wire.version()},
 	}
 	if p.Run == nil {
 		return all
@@ -336,7 +340,7 @@ func (e *explorer) page(r *page.Request, at explorePlace) (*explorePage, error) 
 	if p.Server != nil {
 		p.Catalogue = e.catalogues.of(p.At.Server, r.Principal)
 	}
-	p.Doctor = e.opts.Doctor.Of(r, p.Server)
+	p.Doctor = e.opts.Doctor.Examination(r, p.Server)
 	if p.Server == nil && at.Server != "" {
 		return nil, servers.Unknown(at.Server)
 	}

@@ -101,6 +101,19 @@ type runState struct {
 // Ended reports whether a phase is an end of a run.
 func (p runPhase) Ended() bool { return p == runDone || p == runFailed || p == runCancelled }
 
+// badge returns the class of the badge of a phase. failed reports whether the tool failed.
+func (p runPhase) badge(failed bool) string {
+	switch {
+	case p == runDone && !failed:
+		return "ok"
+	case p == runDone || p == runFailed:
+		return "bad"
+	case p == runCancelled:
+		return "warn"
+	}
+	return "busy"
+}
+
 // snapshot returns the state.
 func (r *run) snapshot() runState {
 	r.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/target"
 )
 
-// A savePage is the data of templates/save.html.
+// A savePage is the data of the page that saves a call.
 type savePage struct {
 	Run       *run
 	Path      string // of the file
@@ -35,7 +35,7 @@ func (e *explorer) viewSave(r *page.Request) (*page.View, error) {
 	file, old, err := e.checks(found)
 	if err != nil {
 		p.Problem = err.Error()
-		return &page.View{Template: "save", Data: p}, nil
+		return &page.View{Body: p.body()}, nil
 	}
 	p.IsNew = old == nil
 	taken := func(name string) bool {
@@ -44,7 +44,7 @@ func (e *explorer) viewSave(r *page.Request) (*page.View, error) {
 	for n := 2; taken(p.Name); n++ {
 		p.Name = fmt.Sprintf("%s-%d", found.Item.Name, n)
 	}
-	return &page.View{Template: "save", Data: p}, nil
+	return &page.View{Body: p.body()}, nil
 }
 
 // actSave saves a run as a call of the file that the command line names.

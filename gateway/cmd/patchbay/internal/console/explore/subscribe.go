@@ -122,3 +122,9 @@ func (e *explorer) addSubscriptions(r *page.Request, p *explorePage) {
 
 // Subscription returns the subscription to the selected resource; Began is zero without it.
 func (p *explorePage) Subscription() subscription { return p.Subscriptions[p.At.Name] }
+
+// offersSubscription reports whether the person may subscribe to the item, or end a subscription.
+func (p *explorePage) offersSubscription() bool {
+	return p.At.As == "" && p.Role == page.RoleOperator && p.At.Kind == kindResources && p.Item != nil &&
+		(p.Catalogue.Subscribes || !p.Subscription().Began.IsZero())
+}

@@ -5,7 +5,6 @@ package inbox
 import (
 	"cmp"
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -21,9 +20,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
-
-//go:embed templates
-var templates embed.FS
 
 const (
 	// maxShown bounds the approvals of a page: a person decides about the oldest first.
@@ -48,7 +44,7 @@ type inbox struct {
 func New(site *page.Site, desk *question.Desk) *page.Screen {
 	i := &inbox{site: site, desk: desk, seen: map[string]*Approval{}, pins: map[string]*question.Pin{}}
 	desk.Notify(site.Changed)
-	return &page.Screen{Templates: templates, Heard: i.heard, Routes: []*page.Route{
+	return &page.Screen{Heard: i.heard, Routes: []*page.Route{
 		{Path: "/inbox", Role: page.RoleViewer, Title: "Inbox", Key: "i", Order: 15, View: i.view, Badge: i.badge},
 		{Path: "/inbox/decide", Role: page.RoleOperator, Act: i.decide},
 		{Path: "/inbox/answer", Role: page.RoleOperator, Act: i.answer},
@@ -56,7 +52,7 @@ func New(site *page.Site, desk *question.Desk) *page.Screen {
 	}}
 }
 
-// An inboxPage is the data of templates/inbox.html.
+// An inboxPage is the data of the page.
 type inboxPage struct {
 	Approvals []*Approval
 	More      int // approvals that are not shown
@@ -138,7 +134,7 @@ func (i *inbox) view(r *page.Request) (*page.View, error) {
 		return nil, err
 	}
 	p.Elsewhere, p.Decided = i.others(), i.decisions()
-	v := &page.View{Template: "inbox", Data: p, Fragments: p.fragments()}
+	v := &page.View{Body: body(p), Fragments: p.fragments()}
 	if len(p.Approvals) > 0 {
 		v.Every = leftEvery
 	}
@@ -147,13 +143,13 @@ func (i *inbox) view(r *page.Request) (*page.View, error) {
 
 // fragments returns the parts of the page that change.
 func (p *inboxPage) fragments() (all []page.Fragment) {
-	all = append(all, page.Fragment{ID: "inbox-empty", Part: "empty", Data: p},
-		page.Fragment{ID: "inbox-elsewhere", Part: "elsewhere", Data: p.Elsewhere},
-		page.Fragment{ID: "inbox-decided", Part: "decided", Data: p.Decided},
-		page.Fragment{ID: "inbox-grants", Part: "grants", Data: p.Grants})
+	all = append(all, page.Fragment{ID: "inbox-empty", Body: emptyPart(p.IsEmpty())},
+		page.Fragment{ID: "inbox-elsewhere", Body: elsewherePart(p.Elsewhere)},
+		page.Fragment{ID: "inbox-decided", Body: decidedPart(p.Decided)},
+		page.Fragment{ID: "inbox-grants", Body: grantsPart(p.Grants)})
 	for _, a := range p.Approvals {
-		all = append(all, page.Fragment{ID: a.Element(), Part: "approval", Data: a, In: "approvals", Place: page.Append,
-			Version: a.version()}, page.Fragment{ID: a.LeftElement(), Part: "left", Data: a})
+		all = append(all, page.Fragment{ID: a.Element(), Body: a.card(), In: "approvals", Place: page.Append,
+			Version: a.version()}, page.Fragment{ID: a.LeftElement(), Body: a.left()})
 	}
 	return append(all, question.Fragments(p.Questions)...)
 }

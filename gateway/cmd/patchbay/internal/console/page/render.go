@@ -3,9 +3,12 @@ package page
 import (
 	"bytes"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/a-h/templ"
+
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
 )
 
 // Render returns the HTML of a component, with hidden characters escaped. The component may call
@@ -40,3 +43,30 @@ func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Clock returns the time of day, in the time zone of the console.
 func Clock(t time.Time) string { return t.Local().Format("15:04:05") }
+
+// If returns yes if the condition is true, otherwise no.
+func If(condition bool, yes, no string) string {
+	if condition {
+		return yes
+	}
+	return no
+}
+
+// hintOf returns the kind of a field and the limits of its value, in words.
+func hintOf(f *form.Field) string {
+	var words []string
+	switch {
+	case f.Kind == form.KindJSON:
+		words = append(words, "JSON")
+	case f.Kind == form.KindList:
+		words = append(words, "list")
+	case f.IsContainer():
+		words = append(words, "object")
+	case f.Kind == form.KindNumber && len(f.Notes) == 0:
+		words = append(words, "number")
+	case f.Kind == form.KindText && f.Format != "":
+		words = append(words, f.Format)
+	}
+	words = append(words, f.Notes...)
+	return strings.Join(words, ", ") + If(f.Nullable, ", or null", "")
+}

@@ -8,7 +8,7 @@ import (
 
 // exact contains the marks around text that a page must contain unchanged, because the browser
 // sends it back: the value of a field and the text of a textarea. Only templates can contain these
-// marks: html/template escapes the characters < and " of data.
+// marks: components escape the characters < and " of data.
 var exact = []struct{ begin, end string }{{`value="`, `"`}, {"<textarea", "</textarea>"}}
 
 // showHidden returns a page with each hidden character, such as one that changes the direction of

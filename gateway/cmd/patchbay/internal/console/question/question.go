@@ -141,7 +141,7 @@ func (q *Question) Version() string { return fmt.Sprint(q.ID, q.Rev, q.Hidden) }
 
 // Fragment returns the part of a page with the question, in its list "questions".
 func (q *Question) Fragment() page.Fragment {
-	return page.Fragment{ID: q.Element(), Part: "question", Data: q, In: "questions", Place: page.Append,
+	return page.Fragment{ID: q.Element(), Body: q.Card(), In: "questions", Place: page.Append,
 		Version: q.Version()}
 }
 

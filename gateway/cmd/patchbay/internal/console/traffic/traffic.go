@@ -3,7 +3,6 @@ package traffic
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,9 +29,6 @@ const (
 	trafficEvery = 2 * time.Second
 )
 
-//go:embed templates
-var templates embed.FS
-
 // screen contains the functions of the screen.
 type screen struct {
 	site *page.Site
@@ -44,7 +40,7 @@ func New(site *page.Site, ring *capture.Ring) *page.Screen {
 	s := screen{site, ring}
 	// The messages of all callers, and filters that find their texts, are more than the key of a
 	// viewer grants.
-	return &page.Screen{Templates: templates, Follow: s.follow, Routes: []*page.Route{
+	return &page.Screen{Follow: s.follow, Routes: []*page.Route{
 		{Path: "/traffic", Role: page.RoleOperator, Title: "Traffic", Key: "t", Order: 30, View: s.view},
 		{Path: "/traffic/export", Role: page.RoleOperator, Serve: s.export},
 	}}
@@ -62,7 +58,7 @@ func (s screen) follow(ctx context.Context) {
 	}
 }
 
-// A trafficPage is the data of templates/traffic.html.
+// A trafficPage is the data of the page.
 type trafficPage struct {
 	Query, Problem string
 	Rows           []Row         // the newest first
@@ -74,7 +70,7 @@ type trafficPage struct {
 	Whole          string        // the query without a range of time
 }
 
-// A Row is an exchange in a list, and the data of templates/part/exchange.html.
+// A Row is an exchange in a list.
 type Row struct {
 	capture.Exchange
 	Element  string // its id
@@ -82,6 +78,9 @@ type Row struct {
 	Selected bool
 	Compare  string // the URL of a comparison with the selected exchange, or ""
 }
+
+// Name returns the method and the target of the request.
+func (x *Row) Name() string { return strings.TrimSpace(x.Method + " " + x.Target) }
 
 // Kind returns the class of the status, which selects its colour and symbol.
 func (x *Row) Kind() string {
@@ -131,7 +130,7 @@ func shortDuration(d time.Duration) string {
 	return d.Round(time.Second / 10).String()
 }
 
-// An exchangePage is the selected exchange: the data of templates/part/frames.html.
+// An exchangePage is the selected exchange.
 type exchangePage struct {
 	Row
 	Cause  string // the URL of the exchange that caused it, or ""
@@ -205,19 +204,19 @@ func (s screen) view(r *page.Request) (*page.View, error) {
 	var fragments []page.Fragment
 	for i := range slices.Backward(p.Rows) {
 		x := &p.Rows[i]
-		fragments = append(fragments, page.Fragment{ID: x.Element, Part: "exchange", Data: x, In: "exchanges",
+		fragments = append(fragments, page.Fragment{ID: x.Element, Body: x.row(), In: "exchanges",
 			Place: page.Prepend, Version: fmt.Sprint(x.Status, x.Frames, x.End, x.Rounds, x.Method, x.Selected)})
 	}
-	fragments = append(fragments, page.Fragment{ID: "lanes", Part: "lanes", Version: s.lanes(p, query), Data: p})
+	fragments = append(fragments, page.Fragment{ID: "lanes", Body: lanesPart(p), Version: s.lanes(p, query)})
 	if selected != 0 {
 		p.Selected = s.exchangePage(r, selected, q)
 		if p.Selected == nil {
 			p.Missing = q.Get("id")
 		} else {
-			fragments = append(fragments, page.Fragment{ID: "frames", Part: "frames", Data: p.Selected})
+			fragments = append(fragments, page.Fragment{ID: "frames", Body: p.Selected.framesPart()})
 		}
 	}
-	return &page.View{Template: "traffic", Data: p, Fragments: fragments, Every: trafficEvery}, nil
+	return &page.View{Body: body(p), Fragments: fragments, Every: trafficEvery}, nil
 }
 
 func (s screen) exchangeRow(x capture.Exchange, query, before string, selected uint64) Row {
