@@ -4,13 +4,13 @@ package overview
 
 import (
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,13 +24,14 @@ import (
 // request begins.
 const overviewEvery = 2 * time.Second
 
-//go:embed templates
-var templates embed.FS
+// maxClipped is the maximum number of names of tools in the closed list of a server: a line shows
+// fewer.
+const maxClipped = 12
 
 // New returns the screen.
 func New(site *page.Site) *page.Screen {
 	o := &overview{site: site, tools: map[toolsKey]*toolNames{}}
-	return &page.Screen{Templates: templates, Heard: o.heard, Routes: []*page.Route{
+	return &page.Screen{Heard: o.heard, Routes: []*page.Route{
 		{Path: "/", Role: page.RoleViewer, Title: "Overview", Key: "o", Order: 10, View: o.view},
 		{Path: "/palette", Role: page.RoleViewer, Serve: o.palette},
 		{Path: "/servers/restart", Role: page.RoleOperator, Act: func(r *page.Request) (*page.Outcome, error) {
@@ -67,7 +68,18 @@ type toolNames struct {
 	load   int    // counts the lists
 }
 
-// An overviewPage is the data of templates/overview.html.
+// count returns the number of tools in words.
+func (t *toolNames) count() string {
+	switch {
+	case t == nil || t.Err != "":
+		return "–"
+	case !t.Loaded:
+		return "…"
+	}
+	return strconv.Itoa(len(t.Names))
+}
+
+// An overviewPage is the data of overviewBody.
 type overviewPage struct {
 	Status  gatewayStatus
 	Servers []serverRow
@@ -130,13 +142,13 @@ func (o *overview) view(r *page.Request) (*page.View, error) {
 			p.Status.Failed++
 		}
 	}
-	fragments := []page.Fragment{{ID: "summary", Part: "summary", Data: &p.Status}}
+	fragments := []page.Fragment{{ID: "summary", Body: summaryPart(&p.Status)}}
 	for i := range p.Servers {
 		s := &p.Servers[i]
-		fragments = append(fragments, page.Fragment{ID: s.ID, Part: "server", Data: s, In: "servers",
+		fragments = append(fragments, page.Fragment{ID: s.ID, Body: serverPart(s), In: "servers",
 			Place: page.Append, Version: s.version()})
 	}
-	return &page.View{Template: "overview", Data: p, Fragments: fragments, Every: overviewEvery}, nil
+	return &page.View{Body: overviewBody(p), Fragments: fragments, Every: overviewEvery}, nil
 }
 
 // control restarts or stops the server that a form names.

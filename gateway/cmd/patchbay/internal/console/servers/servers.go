@@ -105,6 +105,14 @@ func Unknown(name string) error {
 	return page.Problem(http.StatusNotFound, "unknown_server", "there is no server %q", name)
 }
 
+// StartVerb returns the text of the button that starts the server.
+func (s *Row) StartVerb() string {
+	if kind := s.Kind(); kind == "idle" || kind == "bad" {
+		return "Start"
+	}
+	return "Restart"
+}
+
 // Kind returns the class of the state, which selects its colour and symbol.
 func (s *Row) Kind() string {
 	switch s.State {
