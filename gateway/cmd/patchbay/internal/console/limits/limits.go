@@ -4,7 +4,6 @@ package limits
 
 import (
 	"cmp"
-	"embed"
 	"fmt"
 	"maps"
 	"net/url"
@@ -24,17 +23,14 @@ const maxUses = 100
 // limitsEvery is how often the screen is rendered: no event reports that a request begins.
 const limitsEvery = 2 * time.Second
 
-//go:embed templates
-var templates embed.FS
-
 // New returns the screen.
 func New() *page.Screen {
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/limits", Role: page.RoleViewer, Title: "Limits", Key: "w", Order: 60, View: view},
 	}}
 }
 
-// A limitsPage is the data of templates/limits.html: the responses of GET /servers, GET /callers and GET
+// A limitsPage is the data of limitsBody: the responses of GET /servers, GET /callers and GET
 // /limits.
 type limitsPage struct {
 	Servers []server `json:"servers"`
@@ -64,6 +60,21 @@ func (u *use) Who() string { return cmp.Or(u.Subject, "local user") }
 
 // Size returns a number of bytes in words.
 func (*budgets) Size(n int64) string { return term.FormatBytes(int(n)) }
+
+// calls and bytes return the budgets of a day in words.
+func (b *budgets) calls() string {
+	if b.CallsPerDay == 0 {
+		return "any number of calls"
+	}
+	return strconv.FormatInt(b.CallsPerDay, 10) + " calls"
+}
+
+func (b *budgets) bytes() string {
+	if b.BytesPerDay == 0 {
+		return "any number of bytes"
+	}
+	return b.Size(b.BytesPerDay)
+}
 
 // Percent returns the used part of a limit in percent.
 func (b *budgets) Percent(used, limit int64) int {
@@ -150,7 +161,7 @@ func view(r *page.Request) (*page.View, error) {
 	if b.NextCursor > 0 {
 		b.Link = "/limits?after=" + strconv.Itoa(b.NextCursor)
 	}
-	return &page.View{Template: "limits", Data: p, Every: limitsEvery, Fragments: []page.Fragment{
-		{ID: "limited-servers", Part: "servers", Data: p}, {ID: "limited-budgets", Part: "budgets", Data: b},
-		{ID: "limited-callers", Part: "callers", Data: p}}}, nil
+	return &page.View{Body: limitsBody(p), Every: limitsEvery, Fragments: []page.Fragment{
+		{ID: "limited-servers", Body: serversPart(p)}, {ID: "limited-budgets", Body: budgetsPart(b)},
+		{ID: "limited-callers", Body: callersPart(p)}}}, nil
 }

@@ -24,7 +24,7 @@ func TestPinsShowAllLinesOfALongChange(t *testing.T) {
 	s.add("two", "Is two.")
 	s.restart()
 	text := s.Await("/pins", "two")
-	for _, want := range []string{`class="added">&#43; Sends the files of the user.`, `class="removed">- Is fast.`,
+	for _, want := range []string{`class="added">+ Sends the files of the user.`, `class="removed">- Is fast.`,
 		"Approve all 2 short changes", "The change has 2102 lines"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in the page", want)

@@ -4,7 +4,6 @@ package pins
 
 import (
 	"crypto/sha256"
-	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -29,15 +28,14 @@ const (
 	maxListed = 500
 	// maxApproved limits the definitions that a request approves, as the admin API does.
 	maxApproved = 1000
+	// shownDigest is the length of a digest in a table, which is enough to tell digests apart.
+	shownDigest = 12
 )
-
-//go:embed templates
-var templates embed.FS
 
 // New returns the screen.
 func New() *page.Screen {
 	s := &screen{}
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/pins", Role: page.RoleViewer, AnyServer: true, Title: "Pins", Key: "p", Order: 40, View: s.view},
 		{Path: "/pins/approve", Role: page.RoleOperator, Act: approve},
 	}}
@@ -65,6 +63,9 @@ type form struct {
 	Definition json.RawMessage `json:"definition"`
 }
 
+// short returns the beginning of the digest.
+func (f *form) short() string { return f.Digest[:min(len(f.Digest), shownDigest)] }
+
 // A choice identifies a form for POST /pins:approve.
 type choice struct {
 	Identity string `json:"identity"`
@@ -80,7 +81,7 @@ type list struct {
 	NextCursor int   `json:"nextCursor"`
 }
 
-// A pinsPage is the data of templates/pins.html.
+// A pinsPage is the data of pinsBody.
 type pinsPage struct {
 	Status  string // quarantined, approved or removed
 	Server  string // of which the definitions are shown; "" for all
@@ -111,7 +112,15 @@ type group struct {
 	Back       string
 }
 
-// A card is the data of templates/part/pin.html.
+// subject returns the definitions that the button of the group approves, in words.
+func (g *group) subject() string {
+	if g.Short < len(g.Cards) {
+		return "short changes"
+	}
+	return "shown"
+}
+
+// A card is the data of cardPart.
 type card struct {
 	ID, Server, Kind, Name, Status string
 	Since                          time.Time // when the definition was last found to be different
@@ -172,10 +181,10 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	}
 	if !waiting {
 		p.Listed = l.Pins
-		return &page.View{Template: "pins", Data: p}, nil
+		return &page.View{Body: pinsBody(p)}, nil
 	}
-	fragments := []page.Fragment{{ID: "waiting", Part: "waiting", Data: p, Version: version(p, l.Pins)}}
-	return &page.View{Template: "pins", Data: p, Fragments: fragments}, nil
+	fragments := []page.Fragment{{ID: "waiting", Body: waitingPart(p), Version: version(p, l.Pins)}}
+	return &page.View{Body: pinsBody(p), Fragments: fragments}, nil
 }
 
 // version returns a text that differs if the definitions that wait differ, without their texts: a form has

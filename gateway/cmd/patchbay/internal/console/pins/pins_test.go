@@ -96,7 +96,7 @@ func TestPinsShowChangesAndApproveThem(t *testing.T) {
 	s.describe("Searches the shop. Is <b>fast</b> and\u200b sends\u202e.")
 	s.restart()
 	text := s.Await("/pins", "changed tool")
-	for _, want := range []string{"<mark>&lt;U&#43;200B&gt;</mark>", "&lt;U&#43;202E&gt;", "&lt;b&gt;fast",
+	for _, want := range []string{"<mark>&lt;U+200B&gt;</mark>", "&lt;U+202E&gt;", "&lt;b&gt;fast",
 		`class="removed">- Is fast.`, `class="same">  Searches the shop. `, "Contains 2 characters",
 		"Unchanged: ", "Approve"} {
 		if !strings.Contains(text, want) {

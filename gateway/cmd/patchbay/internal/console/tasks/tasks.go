@@ -4,7 +4,6 @@ package tasks
 import (
 	"cmp"
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,9 +40,6 @@ const (
 	maxShown = 256 << 10
 )
 
-//go:embed templates
-var templates embed.FS
-
 // A screen shows tasks. It is safe for concurrent use.
 type screen struct {
 	site *page.Site
@@ -62,7 +58,7 @@ type attempt struct {
 // New returns the screen.
 func New(site *page.Site) *page.Screen {
 	s := &screen{site: site, tried: map[string]attempt{}}
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/tasks", Role: page.RoleViewer, Title: "Tasks", Key: "j", Order: 35, View: s.view},
 		{Path: "/tasks/result", Role: page.RoleOperator, Title: "Result of a task", View: s.result},
 		{Path: "/tasks/cancel", Role: page.RoleOperator, Act: s.cancel},
@@ -89,7 +85,7 @@ func (t *Task) Kind() string {
 	switch t.Status {
 	case "working":
 		return "busy"
-	case "input_required":
+	case inputRequired:
 		return "warn"
 	case "completed":
 		return "ok"
@@ -129,7 +125,21 @@ func (t *Task) Frames() (string, error) {
 	return page.Link("/traffic", "q", "server:"+strconv.Quote(t.Server)+" text:"+strconv.Quote(t.TaskID))
 }
 
-// A tasksPage is the data of templates/tasks.html.
+// inputRequired is the status of a task that waits for an answer of its caller.
+const inputRequired = "input_required"
+
+// news returns the question of the task, or its message, as the person may read it.
+func (t *Task) news() string {
+	switch {
+	case t.Operates():
+		return cmp.Or(t.Question, t.Message, "–")
+	case t.Status == inputRequired:
+		return "waits for an answer of its caller"
+	}
+	return "–"
+}
+
+// A tasksPage is the data of tasksBody.
 type tasksPage struct {
 	Tasks      []*Task `json:"tasks"`
 	NextCursor int     `json:"nextCursor"`
@@ -158,8 +168,8 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		}
 	}
 	s.ask(due)
-	return &page.View{Template: "tasks", Data: p, Every: every,
-		Fragments: []page.Fragment{{ID: "tasks", Part: "list", Data: p}}}, nil
+	return &page.View{Body: tasksBody(p), Every: every,
+		Fragments: []page.Fragment{{ID: "tasks", Body: listPart(p)}}}, nil
 }
 
 // ask asks the servers of tasks about them in the background, for the next rendering of the pages. The tasks that
@@ -195,7 +205,7 @@ func (s *screen) ask(ids []string) {
 	}
 }
 
-// A resultPage is the data of templates/result.html.
+// A resultPage is the data of resultBody.
 type resultPage struct {
 	*Task
 	Parts   []part
@@ -240,7 +250,7 @@ func (s *screen) result(r *page.Request) (*page.View, error) {
 	if p.Cut = len(p.JSON) > maxShown; p.Cut {
 		p.JSON = strings.ToValidUTF8(p.JSON[:maxShown], "")
 	}
-	return &page.View{Title: "Result of " + p.Tool, Template: "result", Data: p}, nil
+	return &page.View{Title: "Result of " + p.Tool, Body: resultBody(p)}, nil
 }
 
 // Find returns a task of a server that the person may use. It sends no request to the server.
