@@ -3,7 +3,6 @@ package audit
 
 import (
 	"cmp"
-	"embed"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -24,13 +23,10 @@ const (
 	maxOfCall = 100
 )
 
-//go:embed templates
-var templates embed.FS
-
 // New returns the screen.
 func New(site *page.Site) *page.Screen {
 	s := &screen{chain: chain{site: site}}
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/audit", Role: page.RoleViewer, AnyServer: true, Title: "Audit", Key: "a", Order: 48, View: s.view}}}
 }
 
@@ -79,7 +75,7 @@ func (f *filter) link(words ...string) string {
 	return "/audit?" + q.Encode()
 }
 
-// An auditPage is the data of templates/audit.html.
+// An auditPage is the data of auditBody.
 type auditPage struct {
 	Filter  filter
 	Problem string // of the filter
@@ -94,6 +90,18 @@ type auditPage struct {
 	Records []record
 	Details bool         // the person may read arguments, error messages and whole records
 	Chain   *chainStatus // nil if the gateway does not check it
+}
+
+// problem returns the error of a record as the person may read it.
+func (p *auditPage) problem(r *record) string {
+	switch e := r.Error; {
+	case p.Details && e.Code != "":
+		return e.Code + ": " + e.Message
+	case p.Details:
+		return e.Message
+	default:
+		return cmp.Or(e.Code, "failed")
+	}
 }
 
 // A row is a record in the list.
@@ -156,7 +164,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		return nil, err
 	}
 	if p.Off {
-		return &page.View{Template: "audit", Data: p}, nil
+		return &page.View{Body: auditBody(p)}, nil
 	}
 	if p.Call != "" {
 		if err := readCall(r, p); err != nil {
@@ -164,9 +172,9 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		}
 	}
 	p.Chain = s.chain.get(r)
-	v := &page.View{Template: "audit", Data: p}
+	v := &page.View{Body: auditBody(p)}
 	if p.Chain != nil {
-		v.Fragments = []page.Fragment{{ID: "chain", Part: "chain", Data: p.Chain}}
+		v.Fragments = []page.Fragment{{ID: "chain", Body: chainPart(p.Chain)}}
 	}
 	return v, nil
 }

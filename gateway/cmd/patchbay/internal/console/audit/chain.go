@@ -42,6 +42,19 @@ type chainStatus struct {
 	} `json:"chains"`
 }
 
+// words returns the state of the check.
+func (c *chainStatus) words() string {
+	switch {
+	case c.Checked.IsZero():
+		return "checking"
+	case c.OK:
+		return "chain ok"
+	case c.Error != "":
+		return "not checked"
+	}
+	return "chain broken"
+}
+
 // Kind returns the class of the state, which selects its colour and symbol.
 func (c *chainStatus) Kind() string {
 	switch {

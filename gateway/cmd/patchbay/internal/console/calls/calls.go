@@ -3,7 +3,6 @@
 package calls
 
 import (
-	"embed"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -15,16 +14,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
 
-//go:embed templates
-var templates embed.FS
-
 // maxCalls bounds the calls that are held. An event is at most about 2 KiB.
 const maxCalls = 500
 
 // New returns the screen.
 func New() *page.Screen {
 	c := &calls{}
-	return &page.Screen{Templates: templates, Heard: c.heard, Routes: []*page.Route{
+	return &page.Screen{Heard: c.heard, Routes: []*page.Route{
 		{Path: "/traffic", Role: page.RoleOperator, Title: "Traffic", Key: "t", Order: 30, View: c.view}}}
 }
 
@@ -83,7 +79,7 @@ func (c *calls) heard(e page.Event) {
 	c.calls = append(c.calls[max(0, len(c.calls)+1-maxCalls):], one)
 }
 
-// A callsPage is the data of templates/calls.html.
+// A callsPage is the data of callsBody.
 type callsPage struct {
 	Query string
 	Calls []call // the newest first
@@ -96,7 +92,7 @@ func (c *calls) view(r *page.Request) (*page.View, error) {
 	c.mu.Lock()
 	held := slices.Clone(c.calls)
 	c.mu.Unlock()
-	v, opened := &page.View{Template: "calls", Data: p}, servers.Opened(r)
+	v, opened := &page.View{Body: callsBody(p)}, servers.Opened(r)
 	for i := range held {
 		one := &held[i]
 		text := strings.ToLower(one.Method + " " + one.Target + " " + one.Server + " " + one.Caller + " " + one.Words())
@@ -105,7 +101,7 @@ func (c *calls) view(r *page.Request) (*page.View, error) {
 			continue
 		}
 		p.Calls = append(p.Calls, *one)
-		v.Fragments = append(v.Fragments, page.Fragment{ID: one.ID, Part: "call", Data: one, In: "calls",
+		v.Fragments = append(v.Fragments, page.Fragment{ID: one.ID, Body: callPart(one), In: "calls",
 			Place: page.Prepend, Version: one.ID})
 	}
 	slices.Reverse(p.Calls)

@@ -4,7 +4,6 @@ package keys
 import (
 	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"net/http"
 	"net/url"
@@ -19,9 +18,6 @@ import (
 // patience bounds the request that finds out whether the gateway uses keys.
 const patience = 5 * time.Second
 
-//go:embed templates
-var templates embed.FS
-
 // New returns the screen, or nil for a gateway without keys.
 func New(site *page.Site) *page.Screen {
 	ctx, cancel := context.WithTimeout(site.Context(), patience)
@@ -31,7 +27,7 @@ func New(site *page.Site) *page.Screen {
 	if errors.As(err, &p) && p.Status == http.StatusNotImplemented {
 		return nil
 	}
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/keys", Role: page.RoleViewer, Title: "Keys", Key: "k", Order: 65,
 			View: func(r *page.Request) (*page.View, error) { return view(r, nil) }},
 		{Path: "/keys", Role: page.RoleOperator, Title: "New key", Act: create},
@@ -39,7 +35,7 @@ func New(site *page.Site) *page.Screen {
 	}}
 }
 
-// A keysPage is the data of templates/keys.html.
+// A keysPage is the data of keysBody.
 type keysPage struct {
 	Keys    []key `json:"keys"`
 	Servers []struct {
@@ -129,9 +125,6 @@ type form struct {
 	Roles                  []kind
 }
 
-// Has reports whether a checkbox of a list is set.
-func (form) Has(list []string, name string) bool { return slices.Contains(list, name) }
-
 // view shows the keys. failed is the form of a key that was not created, or nil.
 func view(r *page.Request, failed *form) (*page.View, error) {
 	p := &keysPage{Role: r.Role, Form: form{Expires: defaultPeriod}}
@@ -151,7 +144,7 @@ func view(r *page.Request, failed *form) (*page.View, error) {
 	for i := range p.Keys {
 		p.Keys[i].CanRevoke = r.Role == page.RoleOperator
 	}
-	return &page.View{Template: "keys", Data: p}, nil
+	return &page.View{Body: keysBody(p)}, nil
 }
 
 // A newKey is the response of POST /keys. The console shows it once and does not store it.
@@ -201,7 +194,7 @@ func create(r *page.Request) (*page.Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &page.Outcome{View: &page.View{Title: "New key", Template: "created", Data: &made}}, nil
+	return &page.Outcome{View: &page.View{Title: "New key", Body: createdBody(&made)}}, nil
 }
 
 // revoke revokes the key that a form names.

@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"embed"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,9 +8,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
-
-//go:embed templates
-var templates embed.FS
 
 // maxShown bounds the entries of a page, because a person would rather filter than read more
 // entries.
@@ -21,12 +17,12 @@ const maxShown = 300
 func New(site *page.Site, book *Book) *page.Screen {
 	book.Notify(site.Changed)
 	// The lines of all servers are more than the key of a viewer grants.
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/logs", Role: page.RoleOperator, Title: "Logs", Key: "l", Order: 50, View: book.view},
 	}}
 }
 
-// A logsPage is the data of templates/logs.html.
+// A logsPage is the data of logsBody.
 type logsPage struct {
 	filter
 	Servers, Sources, Levels []string
@@ -36,7 +32,7 @@ type logsPage struct {
 	Toggle                   map[string]string // URLs that switch follow and wrap
 }
 
-// A Row is an entry of a page: the data of templates/part/line.html.
+// A Row is an entry of a page: the data of linePart.
 type Row struct{ Entry }
 
 // Element returns the id of the element of the row.
@@ -82,14 +78,14 @@ func (r *Book) view(req *page.Request) (*page.View, error) {
 	for _, e := range entries {
 		p.Rows = append(p.Rows, Row{e})
 	}
-	v := &page.View{Template: "logs", Data: p}
+	v := &page.View{Body: logsBody(p)}
 	if !p.Follow {
 		return v, nil
 	}
-	v.Fragments = []page.Fragment{{ID: "logs-count", Part: "count", Data: p}}
+	v.Fragments = []page.Fragment{{ID: "logs-count", Body: countPart(p)}}
 	for i := range p.Rows {
 		row := &p.Rows[i]
-		v.Fragments = append(v.Fragments, page.Fragment{ID: row.Element(), Part: "line", Data: row, In: "lines",
+		v.Fragments = append(v.Fragments, page.Fragment{ID: row.Element(), Body: linePart(row), In: "lines",
 			Place: page.Append, Version: fmt.Sprint(row.Number)})
 	}
 	return v, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -30,6 +31,11 @@ type comparison struct {
 	Calls   int
 	Left    int // calls without their arguments, or beyond the limits
 	Changed []changedCall
+}
+
+// summary returns the result in words.
+func (c *comparison) summary() string {
+	return fmt.Sprintf("%s, %d would change", count(c.Calls, "call"), len(c.Changed))
 }
 
 // A changedCall is a recorded call that the edited policy decides differently.

@@ -4,10 +4,10 @@ package policy
 
 import (
 	"cmp"
-	"embed"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,9 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
-
-//go:embed templates
-var templates embed.FS
 
 // New returns the screen. ring contains the traffic for tests of a policy; nil without a record.
 func New(ring *capture.Ring) *page.Screen {
@@ -30,7 +27,7 @@ func New(ring *capture.Ring) *page.Screen {
 	if ring != nil {
 		routes = append(routes, &page.Route{Path: "/policy/compare", Role: page.RoleOperator, Act: s.compare})
 	}
-	return &page.Screen{Templates: templates, Routes: routes}
+	return &page.Screen{Routes: routes}
 }
 
 // A screen contains the results of tests.
@@ -70,6 +67,30 @@ func (r *rule) Effect() string {
 // Kind returns the class of a decision, which selects its colour and symbol.
 func (r *rule) Kind() string { return kindOf(r.Do) }
 
+// dryRun is the mode of a rule that decides nothing.
+const dryRun = "dry-run"
+
+// hits returns the hits of the rule in words.
+func (r *rule) hits() string {
+	switch {
+	case r.Mode == dryRun:
+		return fmt.Sprintf("%d would be decided", r.Dry)
+	case r.Do == "":
+		return ""
+	case r.Dry > 0:
+		return fmt.Sprintf("%s, %d as a dry run", count(r.Decided, "hit"), r.Dry)
+	}
+	return count(r.Decided, "hit")
+}
+
+// count returns a number of things in words.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}
+
 func kindOf(do string) string {
 	switch do {
 	case "allow":
@@ -82,7 +103,7 @@ func kindOf(do string) string {
 	return "idle"
 }
 
-// A policyPage is the data of templates/policy.html.
+// A policyPage is the data of policyBody.
 type policyPage struct {
 	Exists   bool // the settings contain a policy
 	Default  string
@@ -153,8 +174,8 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		}
 	}
 	p.Gone = !found
-	fragments := []page.Fragment{{ID: "rules", Part: "rules", Data: p}}
-	return &page.View{Template: "policy", Data: p, Fragments: fragments}, nil
+	fragments := []page.Fragment{{ID: "rules", Body: rulesPart(p)}}
+	return &page.View{Body: policyBody(p), Fragments: fragments}, nil
 }
 
 // setPolicy sets the rules with their hits.
