@@ -172,5 +172,6 @@ func (n *nemesis) lockPostgres(r *rand.Rand, _ time.Duration) error {
 
 // leftTasks returns the tasks that the store contains.
 func (p *postgresServer) leftTasks() (tasks []string, err error) {
-	return tasks, p.query(&tasks, "SELECT coalesce(array_agg('task ' || id), '{}') FROM patchbay.tasks")
+	const all = "SELECT coalesce(array_agg('task ' || encode(id, 'escape')), '{}') FROM patchbay.tasks"
+	return tasks, p.query(&tasks, all)
 }
