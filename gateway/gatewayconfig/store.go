@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
@@ -15,6 +16,9 @@ func CheckStore(text string) error {
 	// A digit in the text itself, such as a password, differs from the first digit or the second.
 	return cmp.Or(checkStore(text, "1"), checkStore(text, "2"))
 }
+
+// brokenEscape matches a variable within a percent escape. The escape could hide a part of a password.
+var brokenEscape = regexp.MustCompile(`%.?\$\{`)
 
 // checkStore checks a store with its variables replaced by a digit, which is valid in a port too.
 func checkStore(text, digit string) error {
@@ -30,9 +34,15 @@ func checkStore(text, digit string) error {
 	case err != nil || u.Host == "" || u.Scheme != "redis" && u.Scheme != "rediss":
 		return errors.New("want redis://HOST:PORT, rediss://HOST:PORT with TLS, or bolt:PATH")
 	}
-	if password, _ := u.User.Password(); password != "" && password != digit || u.Query().Has("password") {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil || brokenEscape.MatchString(text) {
+		return errors.New("got a URL with an invalid percent escape: want % and two digits from 0 to F, without a " +
+			"variable between them")
+	}
+	password, _ := u.User.Password()
+	if password != "" && password != digit || query.Has("password") {
 		return errors.New("got a URL with a password: want a variable in its place, such as " +
-			"redis://:${REDIS_PASSWORD}@HOST:PORT or redis://:${file:/run/secrets/redis}@HOST:PORT")
+			u.Scheme + "://USER:${PASSWORD}@HOST or " + u.Scheme + "://USER:${file:/run/secrets/password}@HOST")
 	}
 	return nil
 }

@@ -101,6 +101,13 @@ type fleet struct {
 func startFleet(t *testing.T, args ...string) *fleet {
 	t.Helper()
 	f := &fleet{}
+	t.Cleanup(func() {
+		for i := range f.processes {
+			if t.Failed() {
+				t.Logf("standard error of process %d: %s", i, &f.processes[i].stderr)
+			}
+		}
+	})
 	for range 3 {
 		addr, ops := freeport.Addr(t), freeport.Addr(t)
 		f.addrs, f.ops = append(f.addrs, addr), append(f.ops, ops)
@@ -164,7 +171,7 @@ func getURL(url string) (string, error) {
 // hasStore returns an error unless /readyz?verbose of a process contains a state of the store.
 func (f *fleet) hasStore(i int, state string) error {
 	body, err := getURL("http://" + f.ops[i] + "/readyz?verbose")
-	if err == nil && !strings.Contains(body, `"store":{"kind":"redis","state":"`+state+`"}`) {
+	if err == nil && !strings.Contains(body, `"stores":[{"kind":"redis","state":"`+state+`"}]`) {
 		err = fmt.Errorf("the readiness is %s, want the store %s", body, state)
 	}
 	return err
@@ -480,11 +487,16 @@ func TestGatewaysWithAStoreServeEachRequest(t *testing.T) {
 // The command line refuses passwords and stores that the program cannot open, without printing them.
 func TestStoresAreRefused(t *testing.T) {
 	freshState(t)
-	t.Setenv("STORE", "postgres://app:hunter2@127.0.0.1/patchbay")
+	_, stderr, status := run(t, "serve", "--store", "bolt:a.db", "--store", "bolt:b.db")
+	if status != 2 || !strings.Contains(stderr, "want at most") {
+		t.Errorf("two files: status %d, %s", status, stderr)
+	}
+	t.Setenv("STORE", "postgres://app:hunter2@127.0.0.1:1/patchbay")
 	for _, test := range []struct{ store, want string }{
 		{"redis://:hunter2@127.0.0.1:1", "got a URL with a password"},
 		{"${STORE}", "imports stores/postgres"},
 		{"postgres://hunter2@127.0.0.1/patchbay", "imports stores/postgres"},
+		{"redis://:%3${STORE}@127.0.0.1:1", "invalid percent escape"},
 		{"redis://:${HUNTER2}@127.0.0.1:1", "HUNTER2"},
 		{"redis://127.0.0.1:1", "patchbay doctor store redis://127.0.0.1:1"},
 		{"hunter2", "want redis://HOST:PORT"},

@@ -276,8 +276,8 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 		},
 		StateKeys: keys, Observer: c.Observer, Logger: f.IO.Logger(),
 		Tokens: func(principal string) oauthclient.Store {
-			if c.Stores != nil && c.Stores.Shared != nil && principal != "" {
-				return c.Stores.Shared.Redis.Logins(principal)
+			if d := c.Stores.Durable(); d != nil && principal != "" {
+				return d.Logins(principal)
 			}
 			return CallerTokens(f, principal)
 		}, OAuth: func(s *config.Server, p *mcp.Principal) *oauthclient.TransportOptions {
@@ -302,9 +302,7 @@ func OpenHost(ctx context.Context, f *cmdutil.Factory, c *Config, keys [][]byte)
 	if c.Pins != nil {
 		opts.State, opts.Pins = c.Pins, true
 	}
-	if c.Stores != nil && c.Stores.Shared != nil {
-		opts.Limits = c.Stores.Shared.Redis.Limits()
-	}
+	opts.Limits = c.Stores.Limits()
 	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.Policy != nil && opts.State == nil {
 		if opts.State, err = c.State(ctx, f); err != nil {
 			return nil, err

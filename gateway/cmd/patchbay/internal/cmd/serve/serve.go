@@ -62,7 +62,7 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
 	cmd.Flags().StringArrayVar(&f.Flags.Store, "store", nil,
-		"share all state at this `URL`, such as redis://HOST")
+		"share all state at this `URL`, such as redis://HOST or bolt:PATH (repeatable)")
 	o.Views.AddFlags(cmd, true)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
@@ -189,6 +189,7 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 	}
 	address := "http://" + listener.Addr().String() + connect.Endpoint
 	key := cmdutil.HTTPKey(f, o.NoAuth)
+	stores.Announce(f)
 	err = announce(f.IO.Out.W, address, key)
 	if err == nil {
 		serving, l := stores.Serving(ctx, listener)
@@ -199,7 +200,7 @@ func serveHTTP(ctx context.Context, f *cmdutil.Factory, o *Options) error {
 
 // readiness is the condition of the demo server, for /readyz?verbose.
 type readiness struct {
-	Store *hosting.StoreReadiness `json:"store,omitempty"` // absent without --store
+	Stores []hosting.StoreReadiness `json:"stores,omitempty"` // absent without --store
 }
 
 // A recorded server marks the requests of the console, which the ring records at the connection of the console.

@@ -43,14 +43,14 @@ type servedDemo struct {
 // each request. All processes must use the same name for their tasks.
 func shareDemo(stores *hosting.Stores, o *Options, d *demo.Options, served *mcphttp.Options) {
 	o.Tasks = cmp.Or(o.Tasks, stores.File)
-	s := stores.Shared
+	stores.Configure(served)
+	s := stores.Durable()
 	if s == nil {
 		return
 	}
-	s.Configure(served)
-	d.StateKeys, d.StateStore, d.State = s.StateKeys(), s.Redis.States(), s.Redis.HostState()
+	d.StateKeys, d.StateStore, d.State = stores.StateKeys(), s.States(), s.HostState()
 	if o.Tasks == "" {
-		d.Tasks = s.Redis.Tasks("patchbay-demo")
+		d.Tasks = s.Tasks("patchbay-demo")
 	}
 }
 

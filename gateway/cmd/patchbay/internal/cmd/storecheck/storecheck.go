@@ -3,6 +3,7 @@ package storecheck
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +28,7 @@ func examine(ctx context.Context, o *cmdutil.Invocation) error {
 		return err
 	}
 	r := &doctor.Report{}
-	r.Target = term.CleanLine(shared.Check(ctx, url, func(f check.Finding) {
+	report := func(f check.Finding) {
 		o.IO.Err.Status(f.Name + " …")
 		c := doctor.Check{Name: f.Name, Status: doctor.Status(f.Status), Action: f.Action, Seen: []string{},
 			Next: f.Next, Ms: term.Milliseconds(f.Took)}
@@ -35,7 +36,11 @@ func examine(ctx context.Context, o *cmdutil.Invocation) error {
 			c.Seen = append(c.Seen, term.CleanLine(line))
 		}
 		r.Checks = append(r.Checks, c)
-	}))
+	}
+	if hosting.StoreKind(url) == "bolt" {
+		return exit.UsageError(errors.New("got a file: want the URL of a server, such as redis://HOST"))
+	}
+	r.Target = term.CleanLine(shared.Check(ctx, url, report))
 	o.IO.Err.Done()
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -79,6 +79,7 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 		}
 	}
 	defer serveAdmin(ctx, f, g, gw)()
+	g.Config.Stores.Announce(f)
 	announceGateway(f, g, gatewayBase(settings, l.Addr()), key)
 	defer serveConsole(ctx)()
 	return gw.Serve(g.Config.Stores.Serving(ctx, l))
@@ -108,9 +109,7 @@ func gatewayAuth(
 ) (o *gateway.Options, key string, err error) {
 	o = &gateway.Options{PublicURL: settings.PublicURL}
 	o.HTTP.AllowedHosts = settings.AllowedHosts
-	if st := g.Config.Stores.Shared; st != nil {
-		st.Configure(&o.HTTP)
-	}
+	g.Config.Stores.Configure(&o.HTTP)
 	if g.NoAuth {
 		return o, "", nil
 	}
@@ -183,8 +182,8 @@ type GatewayReadiness struct {
 	// apply.
 	Configuration string            `json:"configuration"`
 	Servers       []ServerReadiness `json:"servers"`
-	// Store is absent if the gateway shares no store with others.
-	Store *hosting.StoreReadiness `json:"store,omitempty"`
+	// Stores is absent if the gateway shares no store with others.
+	Stores []hosting.StoreReadiness `json:"stores,omitempty"`
 	// Replicas are the processes that share the store; absent without a store.
 	Replicas *gateway.Replicas `json:"replicas,omitempty"`
 }
@@ -199,7 +198,7 @@ type ServerReadiness struct {
 
 func (g *Run) readiness() any {
 	r := GatewayReadiness{Configuration: "current", Servers: []ServerReadiness{},
-		Store: g.Config.Stores.Readiness(), Replicas: g.otherReplicas()}
+		Stores: g.Config.Stores.Readiness(), Replicas: g.otherReplicas()}
 	if g.rejected.Load() != nil {
 		r.Configuration = "rejected"
 	}

@@ -24,15 +24,15 @@ import (
 // joinReplicas announces the process to the processes that share its store, until the end of ctx. The
 // returned function waits for the end.
 func joinReplicas(ctx context.Context, f *cmdutil.Factory, g *Run, addr net.Addr) (wait func()) {
-	st := g.Config.Stores.Shared
-	if st == nil {
+	bus := g.Config.Stores.Bus()
+	if bus == nil {
 		return func() {}
 	}
 	machine, _ := os.Hostname() // else the name is the address alone
 	now := time.Now()
 	self := replicas.Process{ID: rand.Text(), Name: machine + " " + addr.String(), Started: now, Since: now,
 		Configuration: g.configurationDigest(g.Config.File)}
-	g.replicas, wait = replicas.Join(ctx, st.Redis.Bus(), self, f.IO.Logger())
+	g.replicas, wait = replicas.Join(ctx, bus, self, f.IO.Logger())
 	return wait
 }
 
@@ -78,7 +78,7 @@ func (g *Run) configurationDigest(file *config.File) string {
 		return "invalid"
 	}
 	const digits = 32
-	h := hmac.New(sha256.New, append([]byte("configuration "), g.Config.Stores.Shared.StateKeys()[0]...))
+	h := hmac.New(sha256.New, append([]byte("configuration "), g.Config.Stores.StateKeys()[0]...))
 	h.Write([]byte(withoutSecrets(text)))
 	return hex.EncodeToString(h.Sum(nil))[:digits]
 }

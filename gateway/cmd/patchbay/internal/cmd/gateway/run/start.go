@@ -146,8 +146,8 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 	if err := g.Config.OpenStores(ctx, f); err != nil {
 		return err
 	}
-	if st := g.Config.Stores.Shared; st != nil {
-		states = st.StateKeys()
+	if shared := g.Config.Stores.StateKeys(); shared != nil {
+		states = shared
 	}
 	if g.Config.Fixed == nil {
 		if g.Config.Pins, err = g.Config.Stores.State(); err != nil {

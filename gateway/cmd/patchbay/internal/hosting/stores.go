@@ -1,0 +1,227 @@
+package hosting
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/tasks"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
+	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/state"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
+	"github.com/patchbay-mcp/patchbay/replica"
+	"github.com/patchbay-mcp/patchbay/stores/bolt"
+	"github.com/patchbay-mcp/patchbay/stores/redis"
+	"github.com/patchbay-mcp/patchbay/stores/shared"
+)
+
+// Stores are the stores that the processes of a server share. The zero value is the store of a single process.
+type Stores struct {
+	File   string // the path of bolt:PATH; empty without
+	redis  *redis.Store
+	key    *shared.Key // nil without Redis
+	places []string    // the kinds and hosts
+}
+
+// Durable contains the stores of state that must outlive a process.
+type Durable interface {
+	HostState() state.Store
+	Logins(principal string) oauthclient.Store
+	States() mcp.OnceStore
+	Tasks(server string) tasks.SharedStore
+}
+
+// Durable returns the store of durable state, or nil without Redis.
+func (s *Stores) Durable() Durable {
+	if s == nil || s.redis == nil {
+		return nil
+	}
+	return s.redis
+}
+
+// The kinds of stores.
+const kindFile, kindRedis = "bolt", "redis"
+
+// StoreKind returns the kind of a store whose variables are replaced: "bolt" or "redis".
+func StoreKind(store string) string {
+	if strings.HasPrefix(store, kindFile+":") {
+		return kindFile
+	}
+	return kindRedis
+}
+
+// OpenStores opens the stores of URLs until the command ends. Variables of c replace passwords.
+func OpenStores(ctx context.Context, f *cmdutil.Factory, c *Config, urls []string) (*Stores, error) {
+	s := &Stores{}
+	for _, text := range urls {
+		store, err := ExpandStore(ctx, f, c, text)
+		if err != nil {
+			return nil, err
+		}
+		kind := StoreKind(store)
+		if kind == kindRedis && s.redis != nil || kind != kindRedis && s.File != "" {
+			return nil, exit.UsageError(errors.New("invalid stores: want at most a Redis server and a file"))
+		}
+		if err := s.open(ctx, f, kind, store); err != nil {
+			return nil, &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf(
+				"open the store: %w\nTo find the reason: patchbay doctor store %s", err, term.ShellWord(text))}
+		}
+	}
+	if d := s.Durable(); d != nil {
+		var err error
+		if s.key, err = shared.OpenKey(ctx, d.HostState()); err != nil {
+			return nil, &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("open the store: %w", err)}
+		}
+	}
+	return s, nil
+}
+
+func (s *Stores) open(ctx context.Context, f *cmdutil.Factory, kind, store string) (err error) {
+	if kind == kindFile {
+		_, s.File, _ = strings.Cut(store, ":")
+		s.places = append(s.places, "file "+s.File)
+		return nil
+	}
+	if s.redis, err = redis.Open(ctx, store, nil); err != nil {
+		return err
+	}
+	f.Exit.Add(cmdutil.ExitLocks, s.redis.Close)
+	u, err := url.Parse(store)
+	if err == nil {
+		s.places = append(s.places, kind+" at "+cmp.Or(u.Host, u.Query().Get("host"), "the default address"))
+	}
+	return err
+}
+
+// Announce prints a line that names the stores and their hosts.
+func (s *Stores) Announce(f *cmdutil.Factory) {
+	if len(s.places) > 0 {
+		f.IO.Err.Printf("patchbay: store: %s", term.CleanLine(strings.Join(s.places, ", ")))
+	}
+}
+
+// Configure makes a handler share its sessions and the events of their streams, which requires Redis.
+func (s *Stores) Configure(o *mcphttp.Options) {
+	if s.redis != nil {
+		o.Sessions.Store, o.Sessions.Bus, o.Sessions.Events = s.redis.Sessions(), s.redis.Bus(), s.redis.Events()
+	}
+}
+
+// Bus returns the bus by which the processes announce changes, or nil without Redis.
+func (s *Stores) Bus() replica.Bus {
+	if s.redis == nil {
+		return nil
+	}
+	return s.redis.Bus()
+}
+
+// StateKeys returns the keys of request states that the processes share, or nil.
+func (s *Stores) StateKeys() [][]byte {
+	if s.key == nil {
+		return nil
+	}
+	return s.key.StateKeys()
+}
+
+// Limits returns the limits that the processes count together, or nil.
+func (s *Stores) Limits() state.LimitStore {
+	if s == nil || s.redis == nil {
+		return nil
+	}
+	return s.redis.Limits()
+}
+
+// State returns the state of gateways: pins, grants, approvals and keys. Processes with Redis announce changes to
+// each other.
+func (s *Stores) State() (entries state.Store, err error) {
+	path := s.File
+	switch d := s.Durable(); {
+	case path == "" && d != nil:
+		entries = d.HostState()
+	case path == "":
+		dir, err := userdir.Dir("gateway")
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(dir, "state.db")
+		fallthrough
+	default:
+		if entries, err = bolt.OpenState(path, nil); err != nil { // several gateways may use the file at once
+			return nil, err
+		}
+	}
+	if bus := s.Bus(); bus != nil {
+		entries = state.Share(entries, bus)
+	}
+	return entries, nil
+}
+
+// A StoreReadiness is the condition of a store of several processes, for /readyz?verbose. It contains no address.
+type StoreReadiness struct {
+	Kind  string `json:"kind"`  // "redis"
+	State string `json:"state"` // "available", "unavailable", or "other key"
+}
+
+// readyTimeout limits the time for which the readiness waits for a store.
+const readyTimeout = time.Second
+
+// Readiness returns the conditions of the stores.
+func (s *Stores) Readiness() []StoreReadiness {
+	if s == nil || s.key == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	return []StoreReadiness{readinessOf(kindRedis, s.key.Ready(ctx))}
+}
+
+func readinessOf(kind string, err error) StoreReadiness {
+	switch {
+	case errors.Is(err, shared.ErrOtherKey):
+		return StoreReadiness{kind, "other key"}
+	case err != nil:
+		return StoreReadiness{kind, "unavailable"}
+	}
+	return StoreReadiness{kind, "available"}
+}
+
+// ExpandStore returns the URL of a store with its variables replaced. A value before the last @, such as a
+// password, or in the query is percent-encoded, so that it may contain any character.
+func ExpandStore(ctx context.Context, f *cmdutil.Factory, c *Config, text string) (string, error) {
+	err := gatewayconfig.CheckStore(text)
+	host := strings.LastIndex(text, "@") + 1
+	address, _, _ := strings.Cut(text, "?")
+	end := 0 // of the previous variable
+	store := netx.ReplaceVariables(text, func(variable string) string {
+		begin := end + strings.Index(text[end:], variable)
+		end = begin + len(variable)
+		value, invalid := (&config.Server{URL: variable}).ExpandURL(ctx, LookupFor(ctx, f, c))
+		if err == nil {
+			err = errors.Unwrap(invalid) // without the name of a server
+		}
+		if begin < host || begin > len(address) {
+			value = strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
+		}
+		return value
+	})
+	if scheme, _, found := strings.Cut(store, "://"); err == nil && found {
+		err = gatewayconfig.CheckStore(scheme + "://host") // of a variable that contains the whole URL
+	}
+	if err != nil {
+		return "", exit.UsageError(fmt.Errorf("invalid store: %w", err))
+	}
+	return store, nil
+}
