@@ -9,6 +9,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/internal/peer"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
+	"github.com/patchbay-mcp/patchbay/replica"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	everyTopic   = "mcphttp/every"    // cancellations and requests for copies; each process subscribes
 	nameLen      = 8                  // of a process, whose characters are those of rand.Text
 	base32       = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	// receiptTimeout is how long a client waits until its response has reached another process.
+	// receiptTimeout is how long a client waits until its message has taken effect at another process.
 	receiptTimeout = 250 * time.Millisecond
 	// maxCarried is the largest payload that each bus carries.
 	maxCarried = 1 << 20
@@ -31,7 +32,9 @@ type carried struct {
 	Repeat string `json:"repeat,omitempty"`
 	// Stream asks about a stream of the session, or answers.
 	Stream *streamReport `json:"stream,omitempty"`
-	// Post is set for a message of HTTP+SSE, and a receipt.
+	// Record is the new record of a session, for its listener.
+	Record *replica.Session `json:"record,omitempty"`
+	// Post is set for a message of HTTP+SSE, a new record, and a receipt.
 	Post *passedPost `json:"post,omitempty"`
 }
 

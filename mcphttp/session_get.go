@@ -104,8 +104,8 @@ func (h *Handler) startStandalone(r *http.Request, s *session, conn *eventStream
 	if no != nil {
 		return nil, no
 	}
-	a.stream.start(r.Context(), conn)
-	_ = conn.flush() // if it fails the stream ends at once
+	a.stream.start(context.WithoutCancel(r.Context()), conn) // a client that left is no failure of the store
+	_ = conn.flush()                                         // if it fails the stream ends at once
 	return a, nil
 }
 

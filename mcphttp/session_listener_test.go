@@ -3,12 +3,16 @@ package mcphttp_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 // The last GET stream of a session replaces the stream at another process.
@@ -114,6 +118,36 @@ func TestListener_SubscriptionAtAnotherProcess(t *testing.T) {
 	})
 }
 
+// The listener has subscribed before the client receives the response, although it learns of changed
+// records late: the client misses no update.
+func TestListener_SubscribesBeforeTheResponse(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		server, change := newChangingServer()
+		mcp.AddResource(server, &mcp.Resource{URI: "test://a", Name: "a"},
+			func(context.Context, string) (string, error) { return "", nil })
+		f := startReplicas(t, server, nil)
+		f.at(0)
+		s := f.initialize(version)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		events := f.stream(s.get(ctx))
+		events.skipFirstEvent(version)
+		f.store.late.Store(1)
+		f.at(2)
+		for _, method := range []string{"subscribe", "unsubscribe"} {
+			s.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/%s","params":{"uri":"test://a"}}`, method))
+			server.ResourceUpdated("test://a")
+		}
+		change()
+		if e := events.next(); !strings.Contains(string(e.Data), "test://a") {
+			t.Errorf("got %s, want the update", e.Data)
+		}
+		if e := events.next(); !isChange(e.Data) {
+			t.Errorf("got %s, want only the change of the list", e.Data)
+		}
+	})
+}
+
 // A stream opens also while the store fails. Then the stream before stays open.
 func TestListener_StoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -145,6 +179,36 @@ func TestListener_StoreFails(t *testing.T) {
 		change()
 		if e := last.next(); !isChange(e.Data) {
 			t.Errorf("got %s, want the change", e.Data)
+		}
+	})
+}
+
+// A contextStore is an EventStore that fails when its context ended.
+type contextStore struct{ mcphttp.EventStore }
+
+func (s contextStore) Append(ctx context.Context, key mcphttp.StreamKey, n int64, data []byte) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return s.EventStore.Append(ctx, key, n, data)
+}
+
+// A client that leaves while its stream opens is no failure of the store of events.
+func TestListener_ClientThatLeftIsNoFailureOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		f := start(t, newTestCore(), &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(&text, nil)),
+			Sessions: mcphttp.SessionOptions{Events: contextStore{mcphttp.NewMemoryEvents()}}})
+		s := f.initialize(november2025)
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.host+"/mcp", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		r.Header.Set("Mcp-Session-Id", s.id)
+		w := httptest.NewRecorder()
+		f.handler.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || text.Len() > 0 {
+			t.Errorf("got %d %s, log %q, want 200 and no log", w.Code, w.Body, text.String())
 		}
 	})
 }

@@ -236,12 +236,50 @@ func (t *sessions) restore(r *http.Request, id string, c caller) *refusal {
 	return nil
 }
 
-// save stores the record of a session if it has changed.
+// save stores the record of a session if it has changed. If another process has the standalone stream,
+// save waits until that process has subscribed to the resources of the record, so that the client
+// misses no update after the response to its subscription.
 func (t *sessions) save(s *session) error {
-	s.shared.mu.Lock()
-	defer s.shared.mu.Unlock()
+	p := s.shared
+	p.mu.Lock()
+	before := p.record.Version
 	_, err := t.update(s, "")
+	record := p.record
+	p.mu.Unlock()
+	if err == nil && record.Version != before && record.Listener != t.shared.process && isProcess(record.Listener) {
+		t.tell(s, &record)
+	}
 	return err
+}
+
+// tell sends the new record of a session to the process that has its standalone stream. A process that
+// does not answer reads the record when it learns of the change.
+func (t *sessions) tell(s *session, record *replica.Session) {
+	if t.shared.bus == nil {
+		return
+	}
+	told := carried{Session: s.shared.key, Principal: s.digest, Record: record}
+	_, _, err := t.shared.pass(context.Background(), record.Listener, &told, &passedPost{}, receiptTimeout)
+	if err != nil && !errors.Is(err, errCarried) { // a large record is read from the store
+		t.shared.log.error(context.Background(), "mcphttp: change of a session not sent to another process", err)
+	}
+}
+
+// hear applies the record that another process has sent, and subscribes as it says.
+func (t *sessions) hear(c *carried) {
+	t.shared.mu.Lock()
+	s := t.shared.byKey[c.Session]
+	t.shared.mu.Unlock()
+	if s == nil || s.digest != c.Principal || s.conversation() == nil {
+		return
+	}
+	p := s.shared
+	p.mu.Lock()
+	if c.Record.Version > p.record.Version {
+		_ = t.lost(s, t.apply(s, *c.Record)) // which ended the session here if it is gone
+	}
+	p.mu.Unlock()
+	_ = s.conversation().RefreshSubscription() // it logged the error
 }
 
 // listen makes this process the listener of a session, and then calls set, which sets the standalone
@@ -286,9 +324,16 @@ func (t *sessions) update(s *session, listener string) (former string, err error
 func (t *sessions) reload(s *session) error {
 	p := s.shared
 	record, err := t.shared.Load(context.Background(), p.key)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return t.apply(s, record)
+}
+
+// apply applies a record. The caller holds s.shared.mu.
+func (t *sessions) apply(s *session, record replica.Session) error {
+	p := s.shared
+	switch {
 	case record.Principal != s.digest:
 		return replica.ErrNoSession
 	case record.Version == p.record.Version && bytes.Equal(record.Data, p.record.Data):

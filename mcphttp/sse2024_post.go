@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	stdjson "encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -79,17 +81,50 @@ func (h *Handler) passPost(r *http.Request, head *head, id string, msg *jsonrpc.
 		return no
 	}
 	defer h.inFlight.release(head.body.caller, 1)
-	post := &passedPost{ID: rand.Text(), From: x.process, Header: http.Header{}}
+	post := &passedPost{Header: http.Header{}}
 	passHeaders(post.Header, r.Header)
-	data, err := stdjson.Marshal(&carried{Session: t.opts.Sessions.key(id), Principal: digest(head.principal.Key()),
-		Message: jsonrpc.Append(nil, msg), Post: post})
+	c := carried{Session: t.opts.Sessions.key(id), Principal: digest(head.principal.Key()),
+		Message: jsonrpc.Append(nil, msg)}
+	got, receivers, err := x.pass(r.Context(), process, &c, post, postTimeout)
 	switch {
-	case err != nil:
-		return refuse(http.StatusBadRequest,
-			"the message arrived at another process of the server, which cannot pass it on: "+err.Error())
-	case len(data) > maxCarried:
+	case errors.Is(err, errCarried):
 		return refuse(http.StatusRequestEntityTooLarge,
 			"the message arrived at another process of the server, which passes on at most 1 MiB")
+	case errors.Is(err, errEncoding):
+		return refuse(http.StatusBadRequest,
+			"the message arrived at another process of the server, which cannot pass it on: "+err.Error())
+	case err != nil:
+		return x.failed(err)
+	case receivers == 0: // the process is gone, and its streams
+		return errNoSession
+	case got == nil:
+		return refuse(http.StatusGatewayTimeout,
+			"the process of the event stream did not confirm the message, which it may have received")
+	case got.Error != nil:
+		return &refusal{got.Status, got.Error}
+	}
+	return nil
+}
+
+// Errors of messages that a bus cannot carry.
+var (
+	errCarried  = errors.New("mcphttp: a message to another process has more than 1 MiB")
+	errEncoding = errors.New("mcphttp: a message to another process cannot be encoded")
+)
+
+// pass sends a message to another process and waits for the receipt, which is nil if it does not arrive
+// in time.
+func (x *sharedSessions) pass(
+	ctx context.Context, process string, c *carried, post *passedPost, limit time.Duration,
+) (got *passedPost, receivers int, err error) {
+	post.ID, post.From = rand.Text(), x.process
+	c.Post = post
+	data, err := stdjson.Marshal(c)
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w: %w", errEncoding, err)
+	case len(data) > maxCarried:
+		return nil, 0, errCarried
 	}
 	receipt := make(chan *passedPost, 1)
 	x.mu.Lock()
@@ -100,26 +135,17 @@ func (h *Handler) passPost(r *http.Request, head *head, id string, msg *jsonrpc.
 		defer x.mu.Unlock()
 		delete(x.receipts, post.ID)
 	}()
-	receivers, err := x.publish(topicOf(process), data)
-	switch {
-	case err != nil:
-		return x.failed(err)
-	case receivers == 0: // the process is gone, and its streams
-		return errNoSession
+	if receivers, err = x.publish(topicOf(process), data); err != nil || receivers == 0 {
+		return nil, 0, err
 	}
-	late := time.NewTimer(postTimeout)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
-	case got := <-receipt:
-		if got.Error != nil {
-			return &refusal{got.Status, got.Error}
-		}
-		return nil
+	case got = <-receipt:
 	case <-late.C:
-	case <-r.Context().Done():
+	case <-ctx.Done():
 	}
-	return refuse(http.StatusGatewayTimeout,
-		"the process of the event stream did not confirm the message, which it may have received")
+	return got, receivers, nil
 }
 
 // receivePost handles a message that another process passed on, or a receipt, without waiting.
@@ -136,7 +162,9 @@ func (h *Handler) receivePost(c *carried) {
 	}
 	go func() { // ends when the message is accepted; the sender limits the messages in progress
 		receipt := &passedPost{ID: c.Post.ID}
-		if no := h.servePassed(c); no != nil {
+		if c.Record != nil {
+			h.sessions.hear(c)
+		} else if no := h.servePassed(c); no != nil {
 			receipt.Status, receipt.Error = no.status, no.err
 		}
 		if !isProcess(c.Post.From) {

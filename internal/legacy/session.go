@@ -292,7 +292,7 @@ func (s *Session) acceptNotification(ctx context.Context, m *jsonrpc.Message) Wo
 			return nil
 		}
 		return func(respond func(*jsonrpc.Message)) {
-			_ = s.refreshSubscription() // it logged the error
+			_ = s.RefreshSubscription() // it logged the error
 			if s.cfg.Changed != nil {   // also for a repetition, since the first change may not be stored
 				_ = s.cfg.Changed(ctx) // which reports the error, since a notification has no response
 			}
@@ -356,7 +356,7 @@ func (s *Session) Close(cause error) {
 		s.calls.Close(cause)
 	}
 	s.ctx.End(cause)
-	_ = s.refreshSubscription() // closes it, which does not fail
+	_ = s.RefreshSubscription() // closes it, which does not fail
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
 	s.reserve(-uriBytes(s.uris))

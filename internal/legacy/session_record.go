@@ -94,7 +94,7 @@ func (s *Session) Merge(before, after []byte) error {
 		s.setEnvelopeLevel(to.LogLevel)
 	}
 	s.mu.Unlock()
-	go func() { _ = s.refreshSubscription() }() // it waits for a handler, and logs the error
+	go func() { _ = s.RefreshSubscription() }() // it waits for a handler, and logs the error
 	return nil
 }
 

@@ -39,11 +39,11 @@ func (s *Session) Attach(out Stream) error {
 	if !initialized {
 		return nil
 	}
-	return s.refreshSubscription()
+	return s.RefreshSubscription()
 }
 
-// refreshSubscription opens or closes the subscription as the session needs it now.
-func (s *Session) refreshSubscription() error {
+// RefreshSubscription opens or closes the subscription as the session needs it now, and logs its error.
+func (s *Session) RefreshSubscription() error {
 	s.subMu.Lock()
 	defer s.subMu.Unlock()
 	has, _ := s.awaitServer(&s.ctx)
