@@ -37,32 +37,41 @@ type clientReport struct {
 	Updated   string
 }
 
+// A serveClient is an official TypeScript client of patchbay serve, over one transport.
+type serveClient struct {
+	name, revision string
+	notFound       int // the code of the error for an unknown resource
+	args           []string
+}
+
+// serveClients returns the clients over each HTTP transport.
+func serveClients(url string) []serveClient {
+	return []serveClient{
+		{"session over HTTP", "2025-11-25", -32002, []string{"clients/session.mjs", "http", url}},
+		{"session over HTTP+SSE", "2025-11-25", -32002, []string{"clients/session.mjs", "sse", url}},
+		{"modern over HTTP", "2026-07-28", -32602, []string{"clients/modern.mjs", "http", url}},
+	}
+}
+
+func (c serveClient) check(t *testing.T) {
+	report := exercise(t, c.args...)
+	checkReport(t, report, c.revision, c.notFound)
+	if report.Who.Revision != c.revision || !strings.HasPrefix(report.Who.Client, "typescript-") {
+		t.Errorf("who_am_i: got %+v, want %s and the client", report.Who, c.revision)
+	}
+}
+
 // TestOfficialClientsWorkWithServe runs the official TypeScript clients against patchbay serve, in
 // both eras.
 func TestOfficialClientsWorkWithServe(t *testing.T) {
 	needNode(t)
 	patchbay := build(t, "..", "./gateway/cmd/patchbay")
-	url := start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")
-	for _, c := range []struct {
-		name, revision string
-		notFound       int
-		args           []string
-	}{
-		{"session over HTTP", "2025-11-25", -32002, []string{"clients/session.mjs", "http", url}},
-		{"session over stdio", "2025-11-25", -32002,
-			[]string{"clients/session.mjs", "stdio", patchbay, "serve", "--stdio"}},
-		{"session over HTTP+SSE", "2025-11-25", -32002, []string{"clients/session.mjs", "sse", url}},
-		{"modern over HTTP", "2026-07-28", -32602, []string{"clients/modern.mjs", "http", url}},
-		{"modern over stdio", "2026-07-28", -32602,
-			[]string{"clients/modern.mjs", "stdio", patchbay, "serve", "--stdio"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			report := exercise(t, c.args...)
-			checkReport(t, report, c.revision, c.notFound)
-			if report.Who.Revision != c.revision || !strings.HasPrefix(report.Who.Client, "typescript-") {
-				t.Errorf("who_am_i: got %+v, want %s and the client", report.Who, c.revision)
-			}
-		})
+	stdio := []string{"stdio", patchbay, "serve", "--stdio"}
+	for _, c := range append(serveClients(start(t, patchbay, "serve", "--insecure-no-auth", "--addr", "127.0.0.1:0")),
+		serveClient{"session over stdio", "2025-11-25", -32002, append([]string{"clients/session.mjs"}, stdio...)},
+		serveClient{"modern over stdio", "2026-07-28", -32602, append([]string{"clients/modern.mjs"}, stdio...)},
+	) {
+		t.Run(c.name, func(t *testing.T) { c.check(t) })
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -105,6 +106,7 @@ type fleet struct {
 	ops       []string
 	url       string // of the load balancer
 	store     string
+	log       string       // of nginx: the addresses of the processes that served the requests
 	opened    atomic.Int32 // sessions of the clients
 }
 
@@ -113,18 +115,8 @@ type fleet struct {
 func startFleet(t *testing.T, balancer string, args ...string) *fleet {
 	t.Helper()
 	needProgram(t, balancer)
-	address := freeport.Addr(t)
-	_, port, _ := strings.Cut(address, ":")
-	f := &fleet{store: "redis://" + address}
-	f.redis = startDaemon(t, nil, needProgram(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "",
-		"--appendonly", "yes", "--appendfsync", "always", "--dir", t.TempDir())
-	eventually(t, func() error {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			err = conn.Close()
-		}
-		return err
-	})
+	f := &fleet{}
+	f.startRedis(t)
 	for range 3 {
 		addr, ops, dir := freeport.Addr(t), freeport.Addr(t), t.TempDir()
 		f.addrs, f.ops = append(f.addrs, addr), append(f.ops, ops)
@@ -139,6 +131,23 @@ func startFleet(t *testing.T, balancer string, args ...string) *fleet {
 	return f
 }
 
+// startRedis starts the Redis server of the processes.
+func (f *fleet) startRedis(t *testing.T) {
+	t.Helper()
+	address := freeport.Addr(t)
+	_, port, _ := strings.Cut(address, ":")
+	f.store = "redis://" + address
+	f.redis = startDaemon(t, nil, needProgram(t, "redis-server"), "--bind", "127.0.0.1", "--port", port, "--save", "",
+		"--appendonly", "yes", "--appendfsync", "always", "--dir", t.TempDir())
+	eventually(t, func() error {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+}
+
 // balance starts a load balancer with the configuration of docs/replicas.md.
 func (f *fleet) balance(t *testing.T, balancer string) {
 	t.Helper()
@@ -150,17 +159,21 @@ func (f *fleet) balance(t *testing.T, balancer string) {
 	}
 	config, _, _ = strings.Cut(config, "```")
 	replace := []string{"127.0.0.1:7000", front}
-	for i, n := range []string{"1", "2", "3"} {
-		_, port, _ := strings.Cut(f.ops[i], ":")
-		replace = append(replace, "127.0.0.1:700"+n, f.addrs[i], "port 710"+n, "port "+port)
+	for i, addr := range f.addrs {
+		replace = append(replace, fmt.Sprintf("127.0.0.1:700%d", i+1), addr)
+	}
+	for i, ops := range f.ops {
+		_, port, _ := strings.Cut(ops, ":")
+		replace = append(replace, fmt.Sprintf("port 710%d", i+1), "port "+port)
 	}
 	config = strings.NewReplacer(replace...).Replace(config)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config")
+	f.log = filepath.Join(dir, "access")
 	args := []string{"haproxy", "-db", "-f", file}
 	if balancer == "nginx" {
-		config = "daemon off; pid " + dir + "/pid; error_log stderr; events {} http { access_log off; " +
-			"client_body_temp_path " + dir + "/body; proxy_temp_path " + dir + "/proxy; fastcgi_temp_path " + dir +
+		config = "daemon off; pid " + dir + "/pid; error_log stderr; events {} http { log_format process '$upstream_addr'; " +
+			"access_log " + f.log + " process; client_body_temp_path " + dir + "/body; proxy_temp_path " + dir + "/proxy; fastcgi_temp_path " + dir +
 			"/fastcgi; uwsgi_temp_path " + dir + "/uwsgi; scgi_temp_path " + dir + "/scgi;\n" + config + "}\n"
 		if os.Getuid() == 0 {
 			config = "user root; " + config

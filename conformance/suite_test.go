@@ -41,16 +41,19 @@ type suiteRun struct {
 	notPassed map[string]string
 }
 
+// serverRuns are the runs of the suites against our server.
+var serverRuns = []suiteRun{
+	{"requirements 2025-11-25", next, []string{"--requirements", "2025-11-25"}, 33, nil},
+	{"requirements 2026-07-28", next, []string{"--requirements", "2026-07-28"}, 49, nil},
+	{"everything, both eras in one run", next, []string{"--suite", "all"}, 64, nil},
+	{"released suite", released, nil, 30, nil},
+}
+
 // TestServerConformance runs every suite against one process that serves every revision.
 func TestServerConformance(t *testing.T) {
 	needNode(t)
 	url := start(t, build(t, ".", "./server"))
-	for _, run := range []suiteRun{
-		{"requirements 2025-11-25", next, []string{"--requirements", "2025-11-25"}, 33, nil},
-		{"requirements 2026-07-28", next, []string{"--requirements", "2026-07-28"}, 49, nil},
-		{"everything, both eras in one run", next, []string{"--suite", "all"}, 64, nil},
-		{"released suite", released, nil, 30, nil},
-	} {
+	for _, run := range serverRuns {
 		t.Run(run.name, func(t *testing.T) { runSuite(t, run, url) })
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// addTriggers adds the tools that change the lists of the server. The change lasts for a second: a
+// addTriggers adds the tools that change the lists of the server. The change lasts for some time: a
 // gateway notifies clients only of lists that differ.
-func addTriggers(s *mcp.Server) {
+func addTriggers(s *mcp.Server, lasts time.Duration) {
 	var tools, prompts atomic.Int64
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_tool_change", Description: "Change the list of tools."},
 		func(context.Context, none) (string, error) {
 			name := fmt.Sprintf("z_transient_%d", tools.Add(1))
 			added := mcp.AddTool(s, &mcp.Tool{Name: name, Description: "Removed soon."},
 				func(context.Context, none) (string, error) { return "called", nil })
-			time.AfterFunc(time.Second, added.Remove)
+			time.AfterFunc(lasts, added.Remove)
 			return "changed", nil
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "test_trigger_prompt_change", Description: "Change the list of prompts."},
@@ -26,7 +26,7 @@ func addTriggers(s *mcp.Server) {
 			name := fmt.Sprintf("z_transient_%d", prompts.Add(1))
 			added := mcp.AddPrompt(s, &mcp.Prompt{Name: name, Description: "Removed soon."},
 				func(context.Context, none) (string, error) { return "called", nil })
-			time.AfterFunc(time.Second, added.Remove)
+			time.AfterFunc(lasts, added.Remove)
 			return "changed", nil
 		})
 }

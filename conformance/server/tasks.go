@@ -28,8 +28,8 @@ type consent struct {
 }
 
 // addTasks adds the fixtures of tasks.
-func addTasks(s *mcp.Server) *tasks.Server {
-	m := tasks.NewServer(s, nil)
+func addTasks(s *mcp.Server, opts *tasks.Options) *tasks.Server {
+	m := tasks.NewServer(s, opts)
 	mcp.AddTool(s, &mcp.Tool{Name: "greet", Description: "Greet at once."},
 		func(_ context.Context, in nameIn) (string, error) { return "Hello, " + in.Name + "!", nil })
 	tasks.AddTool(m, &mcp.Tool{Name: "slow_compute", Description: "Compute for some seconds."}, nil, compute)
