@@ -94,7 +94,7 @@ func deciding(answer string, shown *[]string) *mcp.ClientOptions {
 // Requirement: HOST-14, HOST-17, HOST-18, HOST-21
 func TestApprovalByTheClient(t *testing.T) {
 	for _, era := range []string{"modern", "session"} {
-		for _, down := range mcptest.Since("2025-06-18") {
+		for _, down := range oneProcess(mcptest.Since("2025-06-18")) {
 			t.Run(era+" to "+down.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, b := openBank(t, era, host.Options{Policy: askPolicy})
@@ -124,7 +124,7 @@ func TestApprovalByTheClient(t *testing.T) {
 // A call that the user has not approved does not run.
 func TestRefusedApprovals(t *testing.T) {
 	for _, answer := range []string{"deny", "cancel"} {
-		for _, down := range mcptest.Since("2025-06-18") {
+		for _, down := range oneProcess(mcptest.Since("2025-06-18")) {
 			t.Run(answer+" "+down.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, b := openBank(t, "auto", host.Options{Policy: askPolicy})
@@ -145,7 +145,7 @@ func TestRefusedApprovals(t *testing.T) {
 // Requirement: HOST-14
 func TestAskWithoutAChannel(t *testing.T) {
 	h, b := openBank(t, "auto", host.Options{Policy: askPolicy})
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, nil) // without elicitation
 		f, text := failureOf(t, c, "bank__pay")
 		if f == nil || f.Code != hosterr.CodeApprovalNeeded || f.MayHaveRun || b.runs.Load() != 0 ||
@@ -309,7 +309,7 @@ func TestApprovalOfAFoundTool(t *testing.T) {
 		return mcp.InMemory(b.server()), nil
 	}}
 	h := openFile(t, map[string]any{"bank": map[string]string{"command": "bank"}}, `{"tools": {"mode": "search"}}`, &o)
-	for _, down := range mcptest.Since("2025-06-18") {
+	for _, down := range oneProcess(mcptest.Since("2025-06-18")) {
 		b.runs.Store(0)
 		var shown []string
 		c := mcptest.Dial(t, h.For(&policy.Caller{}), down, deciding("once", &shown))

@@ -34,7 +34,7 @@ func pending(t *testing.T, a *approval.Approvals) approval.Pending {
 //
 // Requirement: HOST-21
 func TestApprovalByTheOperator(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		t.Run(down.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := &state.Memory{}
@@ -252,7 +252,7 @@ func waitForDescription(t *testing.T, h *host.Host, caller *policy.Caller, want 
 
 // At the end of the program, requests that wait are refused at once, and cannot be approved.
 func TestEndApprovalsRefusesWhatWaits(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		t.Run(down.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, b := openBank(t, "auto", host.Options{Policy: askPolicy, Channels: []policy.Channel{policy.ChannelConsole}})

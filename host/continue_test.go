@@ -14,7 +14,7 @@ import (
 // begin it again without knowing that.
 func TestFailureAfterAQuestionSaysThatTheCallMayHaveRun(t *testing.T) {
 	for _, era := range []string{"modern", "session"} {
-		for _, down := range mcptest.Combinations() {
+		for _, down := range oneProcess(mcptest.Combinations()) {
 			if !down.Since("2025-06-18") {
 				continue // elicitation
 			}

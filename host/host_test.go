@@ -91,11 +91,17 @@ func yes(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
 	return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
 }
 
+// oneProcess omits [mcptest.Replicas]: package host knows no processes, and its tests run each server
+// with each client.
+func oneProcess(all []mcptest.Combination) []mcptest.Combination {
+	return slices.DeleteFunc(all, func(on mcptest.Combination) bool { return on.Transport == mcptest.Replicas })
+}
+
 // forEachPair runs a test, in fake time, for servers and clients of every revision over every
 // transport. With -short and with the race detector, which takes six times as long, it runs each server
 // with the client of the same combination and with one other client.
 func forEachPair(t *testing.T, f func(t *testing.T, up, down mcptest.Combination)) {
-	all := mcptest.Combinations()
+	all := oneProcess(mcptest.Combinations())
 	for i, up := range all {
 		t.Run("server "+up.String(), func(t *testing.T) {
 			for j, down := range all {

@@ -74,7 +74,7 @@ func stateOf(t *testing.T, v *host.View, params string) string {
 // States that a host did not issue for exactly this request are refused with one text, and do not reach
 // the server.
 func TestHostileStates(t *testing.T) {
-	for _, up := range mcptest.Combinations() {
+	for _, up := range oneProcess(mcptest.Combinations()) {
 		if !up.Since("2025-06-18") {
 			continue
 		}

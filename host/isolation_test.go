@@ -67,9 +67,9 @@ func TestIsolationOfPrincipals(t *testing.T) {
 	}
 	ran := 0
 	for _, share := range []config.Share{config.ShareCaller, config.ShareSession, config.ShareCall, config.ShareShared} {
-		for _, up := range mcptest.Combinations() {
+		for _, up := range oneProcess(mcptest.Combinations()) {
 			t.Run(string(share)+" "+up.String(), func(t *testing.T) {
-				for _, down := range mcptest.Combinations() {
+				for _, down := range oneProcess(mcptest.Combinations()) {
 					ran++
 					synctest.Test(t, func(t *testing.T) { twoPrincipals(t, share, up, down) })
 				}

@@ -20,7 +20,7 @@ import (
 // forEachCombination runs a test, in fake time, for a client and a server of every revision over every
 // transport.
 func forEachCombination(t *testing.T, f func(t *testing.T, on mcptest.Combination)) {
-	for _, on := range mcptest.Combinations() {
+	for _, on := range oneProcess(mcptest.Combinations()) {
 		t.Run(on.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { f(t, on) })
 		})

@@ -47,7 +47,7 @@ func statuses(pins []*pin.Pin) (all []string) {
 // What a user was shown is approved, and what the server has changed before the first connection of
 // another host is not.
 func TestCopiedPinsAreTheApprovedOnes(t *testing.T) {
-	for _, up := range mcptest.Combinations() {
+	for _, up := range oneProcess(mcptest.Combinations()) {
 		t.Run(up.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testCopied(t, up) })
 		})

@@ -128,7 +128,7 @@ func pendingPins(t *testing.T, state state.Store) (pins []*pin.Pin) {
 //
 // Requirement: HOST-38
 func TestRugPullAndShadowedTool(t *testing.T) {
-	for _, up := range mcptest.Combinations() {
+	for _, up := range oneProcess(mcptest.Combinations()) {
 		t.Run(up.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testRugPull(t, up) })
 		})
@@ -274,7 +274,7 @@ func TestApprovalOfAnotherDefinition(t *testing.T) {
 // Lists come from pins: no server is started for them, and the first call compares the definitions
 // before it is sent.
 func TestListsFromPins(t *testing.T) {
-	for _, up := range mcptest.Combinations() {
+	for _, up := range oneProcess(mcptest.Combinations()) {
 		t.Run(up.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				state, shop := &state.Memory{}, newTurncoat()

@@ -79,7 +79,7 @@ func TestRecentCountsProgressAndLogMessages(t *testing.T) {
 
 // Notifications of the topic of an extension count for [policy.Action.Recent].
 func TestRecentCountsTopics(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		if !down.Modern() {
 			continue // sessions have no topics
 		}

@@ -23,7 +23,7 @@ var sharedViews = map[string]func(principal *mcp.Principal) *policy.Caller{
 // server has one log level for both.
 func TestSharedInstanceKeepsTheLogLevelOfEachCaller(t *testing.T) {
 	for name, caller := range sharedViews {
-		for _, up := range mcptest.Combinations() {
+		for _, up := range oneProcess(mcptest.Combinations()) {
 			if up.Transport != mcptest.HTTP {
 				continue // log messages on one stream are not those of one of several callers
 			}

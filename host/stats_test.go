@@ -36,7 +36,7 @@ func TestStatsCountDecisions(t *testing.T) {
 		}
 		return policy.Decision{Do: policy.OutcomeAllow}
 	})
-	for _, on := range mcptest.Since("2025-06-18") {
+	for _, on := range oneProcess(mcptest.Since("2025-06-18")) {
 		t.Run(on.String(), func(t *testing.T) {
 			h := newHostWith(t, map[string]mcp.Handler{"all": featureServer()}, host.Options{Policy: rules})
 			c := mcptest.Dial(t, h.For(&policy.Caller{}), on, (&seen{}).options())

@@ -32,7 +32,7 @@ func inProcess(servers map[string]mcp.Handler) *host.Options {
 //
 // Requirement: HOST-06, HOST-23
 func TestSubscriptionsToResources(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		t.Run(down.String(), func(t *testing.T) {
 			calc, shop := newServer("calc"), newServer("shop")
 			var log recordLog
@@ -80,7 +80,7 @@ func TestSubscriptionsToResources(t *testing.T) {
 //
 // Requirement: HOST-06
 func TestRateOfSubscriptions(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		t.Run(down.String(), func(t *testing.T) {
 			shop := newServer("shop")
 			for _, uri := range []string{"x:0", "x:1", "x:2", "x:3"} {
@@ -161,7 +161,7 @@ func subscribes(ctx context.Context, t *testing.T, c *mcp.Client, uri string) bo
 //
 // Requirement: HOST-06, HOST-23
 func TestSubscriptionsToTasks(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		if !down.Modern() {
 			continue // sessions have no topics
 		}

@@ -121,7 +121,7 @@ func TestRequestsAboutKeptResults(t *testing.T) {
 //
 // Requirement: HOST-23
 func TestUnknownTasksAreRecorded(t *testing.T) {
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		if !hasTasks(down) {
 			continue
 		}

@@ -42,7 +42,7 @@ func TestMalformedTasks(t *testing.T) {
 		"no id": `{` + working + `}`, "number": `{"taskId":5,` + working + `}`, "empty": `{"taskId":"",` + working + `}`,
 		"long": `{"taskId":"` + long + `",` + working + `}`, "null": `{"taskId":null}`,
 	} {
-		for _, up := range mcptest.Since("2025-11-25") {
+		for _, up := range oneProcess(mcptest.Since("2025-11-25")) {
 			result := `{"resultType":"task",` + task[1:]
 			if !up.Modern() {
 				result = `{"resultType":"task","task":` + task + `}`
@@ -81,7 +81,7 @@ func TestMalformedStates(t *testing.T) {
 		"poll interval": `{"resultType":"complete","taskId":"t","status":"working","pollIntervalMs":-1e400}`,
 		"input":         `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}}}`,
 	} {
-		for _, up := range mcptest.Since("2025-11-25") {
+		for _, up := range oneProcess(mcptest.Since("2025-11-25")) {
 			created := `{"resultType":"task","taskId":"t",` + working + `}`
 			if !up.Modern() {
 				created = `{"resultType":"task","task":{"taskId":"t",` + working + `,"ttl":60000}}`

@@ -171,7 +171,7 @@ func TestTrapGlobsMatchAnotherName(t *testing.T) {
 	for _, name := range names {
 		mcp.AddTool(s, &mcp.Tool{Name: name}, func(context.Context, struct{}) (string, error) { return name, nil })
 	}
-	for _, down := range mcptest.Combinations() {
+	for _, down := range oneProcess(mcptest.Combinations()) {
 		h := openFile(t, map[string]any{"r": map[string]string{"command": "r"}, "x": map[string]string{"command": "x"}},
 			`{"servers": {"r": {"deny": ["delete_*", "a[b]", "a.c"], "rename": {"delete_all": "keep", "ab": "delete_x"}}}}`,
 			&host.Options{Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s), nil }})

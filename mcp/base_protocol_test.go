@@ -416,7 +416,7 @@ func TestServersCancelSubscriptionsOnly(t *testing.T) {
 			got = append(got, memberOf(t, n.Params, "requestId"))
 		}
 		want := []string{listen.ID.String()}
-		if c.Transport == mcptest.HTTP {
+		if c.OverHTTP() {
 			want = nil // the stream of the response ends
 		}
 		if !slices.Equal(got, want) {

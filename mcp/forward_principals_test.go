@@ -84,7 +84,7 @@ func TestForwardKeepsPrincipalsApart(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					upstream := mcptest.Combination{Transport: on.Transport, Revision: revision}
 					h := mcp.Forward(mcptest.Dial(t, s, upstream, &mcp.ClientOptions{ForwardInput: true}))
-					exact := revision == mcptest.Modern || on.Transport == mcptest.HTTP
+					exact := revision == mcptest.Modern || on.OverHTTP()
 					var calls sync.WaitGroup
 					for _, name := range []string{"ann", "bob"} {
 						p := dialPrincipal(t, h, on, name)
@@ -143,7 +143,7 @@ func TestForwardInputHasDefaults(t *testing.T) {
 			p := dialPrincipal(t, mcp.Forward(upstream), on, "ann")
 			var calls sync.WaitGroup
 			calls.Go(func() { _, _ = p.CallTool(t.Context(), "sample", map[string]any{"For": "ann"}) })
-			if got, err = mcp.CallTool[string](t.Context(), upstream, "sample", map[string]any{"For": "me"}); on.Transport == mcptest.HTTP &&
+			if got, err = mcp.CallTool[string](t.Context(), upstream, "sample", map[string]any{"For": "me"}); on.OverHTTP() &&
 				(err != nil || got != "own") {
 				t.Errorf("%s: got %q, %v, want the answer of the options", on, got, err)
 			}

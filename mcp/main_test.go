@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -31,6 +32,13 @@ func newServer(t testing.TB, opts *mcp.ServerOptions) *mcp.Server {
 }
 
 // addTool registers a tool that takes no arguments and returns text.
+// oneProcess omits the sessions of several processes, for tests of state that each process has.
+func oneProcess(all []mcptest.Combination) []mcptest.Combination {
+	return slices.DeleteFunc(all, func(on mcptest.Combination) bool {
+		return on.Transport == mcptest.Replicas && !on.Modern()
+	})
+}
+
 func addTool(s *mcp.Server, name string, f func(ctx context.Context) (string, error)) *mcp.Registration[mcp.Tool] {
 	return mcp.AddTool(s, &mcp.Tool{Name: name}, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 }

@@ -160,7 +160,7 @@ func TestTranscripts(t *testing.T) {
 				}
 				x.run(t, s, c)
 				got := c.Transcript()[opening:]
-				if x.name == "changes" && c.Modern() && c.Transport == mcptest.HTTP {
+				if x.name == "changes" && c.Modern() && c.OverHTTP() {
 					return // the subscription ends by closing the stream
 				}
 				if same, ok := byRevision[c.Revision]; !ok {

@@ -145,7 +145,7 @@ func TestPanicsAreInternalErrorsWithAnIncident(t *testing.T) {
 
 func TestPanicOfVisibleRefusesTheSubscription(t *testing.T) {
 	log := &logBuffer{}
-	mcptest.Run(t, panicServer(log), func(t *testing.T, c *mcptest.Client) {
+	mcptest.RunOn(t, panicServer(log), oneProcess(mcptest.Combinations()), nil, func(t *testing.T, c *mcptest.Client) {
 		if !c.Modern() {
 			c.Listen(mcp.SubscriptionFilter{})
 		}
@@ -287,7 +287,7 @@ func TestCapabilitiesAreDerived(t *testing.T) {
 		}
 		for method := range methods {
 			_, err := c.Try(method, object{"name": "x", "uri": "x://x"})
-			if c.Modern() && c.Transport == mcptest.HTTP && err != nil && err.Code == driver.CodeHeaderMismatch {
+			if c.Modern() && c.OverHTTP() && err != nil && err.Code == driver.CodeHeaderMismatch {
 				continue // the test client mirrors parameters in headers
 			}
 			wantCode(t, method, err, mcp.CodeMethodNotFound)
@@ -485,7 +485,7 @@ func TestRequestDescribesItsCaller(t *testing.T) {
 	opts := &mcptest.Options{Principal: &mcp.Principal{Subject: "ada"}}
 	mcptest.RunOn(t, s, mcptest.Combinations(), opts, func(t *testing.T, c *mcptest.Client) {
 		res := decode[toolResult](t, c.Call("tools/call", object{"name": "who", "_meta": object{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}))
-		want := fmt.Sprintf(`tools/call %s mcptest/1 ada "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" %v true %v`, c.Revision, c.Since("2025-06-18"), c.Transport == mcptest.HTTP)
+		want := fmt.Sprintf(`tools/call %s mcptest/1 ada "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" %v true %v`, c.Revision, c.Since("2025-06-18"), c.OverHTTP())
 		if res.text() != want {
 			t.Errorf("got  %s,\nwant %s", res.text(), want)
 		}

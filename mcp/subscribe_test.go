@@ -174,7 +174,7 @@ func TestServerEndsSubscriptionsWithAResult(t *testing.T) {
 		}
 		slices.Sort(cancelled)
 		want := `"7" 7`
-		if c.Transport == mcptest.HTTP {
+		if c.OverHTTP() {
 			want = "" // CAN-12
 		}
 		if got := strings.Join(cancelled, " "); got != want {

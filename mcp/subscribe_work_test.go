@@ -34,7 +34,7 @@ func TestSubscribingMatchesEachURIOnce(t *testing.T) {
 	}
 	const uris = 300
 	s, matched := serverOfTemplate(t, "mem:{a}")
-	mcptest.RunOn(t, s, mcptest.Before(mcptest.Modern), nil, func(t *testing.T, c *mcptest.Client) {
+	mcptest.RunOn(t, s, oneProcess(mcptest.Before(mcptest.Modern)), nil, func(t *testing.T, c *mcptest.Client) {
 		defer c.Listen(mcp.SubscriptionFilter{ResourceSubscriptions: []string{"mem:first"}})()
 		matched.Store(0)
 		for n := range uris {

@@ -357,7 +357,7 @@ func TestCancelEndsTheContextWithItsCause(t *testing.T) {
 		p.Cancel("no longer needed")
 		synctest.Wait()
 		want := mcp.ErrCancelled
-		if c.Modern() && c.Transport == mcptest.HTTP {
+		if c.Modern() && c.OverHTTP() {
 			want = mcp.ErrDisconnected // CAN-11
 		} else if !strings.Contains(fmt.Sprint(cause), "no longer needed") {
 			t.Errorf("got cause %q, want the reason in it (CAN-08)", cause)

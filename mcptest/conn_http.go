@@ -17,7 +17,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/sse"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 )
 
 const (
@@ -30,7 +29,7 @@ const (
 // An httpConn speaks the HTTP transport of its client's revision, with an in-memory server.
 type httpConn struct {
 	c       *Client
-	handler *mcphttp.Handler
+	handler *processes
 	client  *http.Client
 	stop    func()         // stops the server
 	done    sync.WaitGroup // every exchange
@@ -45,7 +44,7 @@ type httpConn struct {
 
 func newHTTPConn(c *Client) *httpConn {
 	l := &httpConn{
-		c: c, handler: mcphttp.NewHandler(c.handlers.track(c.handler), &mcphttp.Options{Logger: logger(c.t)}),
+		c: c, handler: newProcesses(c.t, c.handlers.track(c.handler), c.Transport),
 		post: endpoint, moved: make(chan struct{}), ends: map[jsonrpc.ID]context.CancelFunc{},
 	}
 	var served http.Handler = l.handler

@@ -15,7 +15,7 @@ import (
 // newConn connects a client to its handler.
 func newConn(c *Client) conn {
 	switch c.Transport {
-	case HTTP:
+	case HTTP, Replicas:
 		return newHTTPConn(c)
 	case Stdio:
 		client, server := stdio()

@@ -62,14 +62,14 @@ func Transport(t testing.TB, h mcp.Handler, kind string) mcp.Transport {
 		})
 		t.Cleanup(served.Wait)
 		return mcp.NewConnTransport(client)
-	case HTTP:
-		return overNetwork(t, mcphttp.NewHandler(h, &mcphttp.Options{Logger: logger(t)}))
+	case HTTP, Replicas:
+		return overNetwork(t, newProcesses(t, h, kind))
 	}
 	panic("mcptest: no transport " + kind)
 }
 
 // overNetwork serves an HTTP handler in memory.
-func overNetwork(t testing.TB, h *mcphttp.Handler) mcp.Transport {
+func overNetwork(t testing.TB, h *processes) mcp.Transport {
 	client, stop := serveHTTP(h)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -1,7 +1,8 @@
 // Package mcptest tests MCP servers as their clients see them.
 //
 // [RunClient] runs a test body over every transport and every revision of the protocol, with the
-// client that programs use:
+// client that programs use. A transport of [Replicas] is a server of three processes, as behind a
+// load balancer:
 //
 //	func TestAdd(t *testing.T) {
 //		s := mcp.NewServer("calc", "1.0.0", nil)

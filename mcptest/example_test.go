@@ -46,7 +46,7 @@ func ExampleRunClient() {
 		fmt.Println("clients:", clients)
 	})
 	// Output:
-	// clients: 15
+	// clients: 20
 	// TestAdd passed: true
 }
 
@@ -79,6 +79,8 @@ func ExampleRunOn() {
 	// stdio/2026-07-28 -32602
 	// http/2025-11-25 -32602
 	// http/2026-07-28 -32602
+	// replicas/2025-11-25 -32602
+	// replicas/2026-07-28 -32602
 	// TestUnknown passed: true
 }
 

@@ -74,10 +74,10 @@ func TestLeakedHandlersAreNamedInOneLine(t *testing.T) {
 			}
 			want := 1
 			if name == "a client of a run" {
-				want = 3
+				want = len(Transports())
 			}
 			if name == "typed clients" {
-				want = 15
+				want = 20
 			}
 			if named != want || strings.Contains(out, "panic:") || strings.Contains(out, "deadlock") || !strings.Contains(out, "FAIL") {
 				t.Errorf("got %d lines that name the handler, want %d and no panic:\n%s", named, want, out)
@@ -99,8 +99,8 @@ func TestRunClientCombinations(t *testing.T) {
 		}
 		ran = append(ran, strings.TrimPrefix(t.Name(), "TestRunClientCombinations/"))
 	})
-	if len(ran) != 15 || ran[0] != "in-memory/2024-11-05" || ran[14] != "http/2026-07-28" {
-		t.Errorf("ran %q, want 15 combinations", ran)
+	if len(ran) != 20 || ran[0] != "in-memory/2024-11-05" || ran[19] != "replicas/2026-07-28" {
+		t.Errorf("ran %q, want 20 combinations", ran)
 	}
 }
 

@@ -201,8 +201,8 @@ func TestRunCombinations(t *testing.T) {
 			}
 			c.Shutdown()
 		})
-		if len(ran) != 15 || ran[0] != "in-memory/2024-11-05" || ran[14] != "http/2026-07-28" {
-			t.Errorf("ran %q, want 15 combinations", ran)
+		if len(ran) != 20 || ran[0] != "in-memory/2024-11-05" || ran[19] != "replicas/2026-07-28" {
+			t.Errorf("ran %q, want 20 combinations", ran)
 		}
 	}
 }

@@ -19,13 +19,14 @@ const (
 	InMemory = "in-memory" // mcp.Pipe
 	Stdio    = "stdio"     // lines of JSON over byte pipes
 	HTTP     = "http"      // Streamable HTTP; HTTP+SSE for 2024-11-05
+	Replicas = "replicas"  // HTTP, each request at the next of three processes that share sessions
 )
 
 // Modern is the first revision without sessions.
 const Modern = "2026-07-28"
 
 // Transports returns the transports that a test body runs over.
-func Transports() []string { return []string{InMemory, Stdio, HTTP} }
+func Transports() []string { return []string{InMemory, Stdio, HTTP, Replicas} }
 
 // Revisions returns the revisions of the protocol, oldest first.
 func Revisions() []string {
@@ -40,6 +41,9 @@ type Combination struct {
 
 // String returns the combination as the name of a subtest.
 func (on Combination) String() string { return on.Transport + "/" + on.Revision }
+
+// OverHTTP reports whether the transport is HTTP, to a single process or to several.
+func (on Combination) OverHTTP() bool { return on.Transport == HTTP || on.Transport == Replicas }
 
 // Modern reports whether the revision works without sessions.
 func (on Combination) Modern() bool { return on.Revision >= Modern }
@@ -136,7 +140,7 @@ var varying = []struct {
 	{regexp.MustCompile(`"nextCursor":"[^"]*"`), `"nextCursor":"…"`},
 	{regexp.MustCompile(`"cursor":"[^"]*"`), `"cursor":"…"`},
 	{regexp.MustCompile(`"elicitationId":"[^"]*"`), `"elicitationId":"…"`},
-	{regexp.MustCompile(`"id":"[^"]{26}"`), `"id":"…"`}, // of a server's request: 128 random bits
+	{regexp.MustCompile(`"id":"([A-Z2-7]{8}-)?[^"]{26}"`), `"id":"…"`}, // of a request of a server, after the process
 	{regexp.MustCompile(`"incident":"[^"]*"`), `"incident":"…"`},
 }
 

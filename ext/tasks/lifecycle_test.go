@@ -186,6 +186,11 @@ func combinationsOf(revision string) []mcptest.Combination {
 		func(on mcptest.Combination) bool { return on.Revision != revision })
 }
 
+// oneProcess omits several processes: a process sends the progress of its tasks only to requests that it serves.
+func oneProcess(all []mcptest.Combination) []mcptest.Combination {
+	return slices.DeleteFunc(all, func(on mcptest.Combination) bool { return on.Transport == mcptest.Replicas })
+}
+
 // Keys are unique; partial answers are stored, unknown keys ignored, wrong
 // shapes refused, and invalid answers asked again.
 //

@@ -467,7 +467,7 @@ func TestResultWaits(t *testing.T) {
 			return mcp.Ask[string](ctx, "q", "?", nil)
 		})
 	}
-	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+	runOn(t, oneProcess(combinationsOf(revision2025)), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		id := beginTask(t, c, "ask", object{"_meta": object{"progressToken": "p"}}).TaskID
 		related := `"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}`
 		c.Options.Answer = func(_ string, params json.RawMessage) (any, error) {

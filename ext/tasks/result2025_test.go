@@ -217,7 +217,7 @@ func TestProgressGoesToRequestingSession(t *testing.T) {
 			return "ok", nil
 		})
 	}
-	runOn(t, combinationsOf(revision2025), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
+	runOn(t, oneProcess(combinationsOf(revision2025)), nil, add, func(t *testing.T, b *testServer, c *mcptest.Client) {
 		id := beginTask(t, c, "work", object{"_meta": object{"progressToken": 7}}).TaskID
 		other := c.Another(&c.Options)
 		all := []*mcptest.Pending{
