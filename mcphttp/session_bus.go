@@ -141,12 +141,7 @@ func (t *sessions) receive(payload []byte) {
 		t.shared.post(&c)
 		return
 	}
-	t.shared.mu.Lock()
-	s := t.shared.byKey[c.Session]
-	t.shared.mu.Unlock()
-	if s != nil && s.digest != c.Principal {
-		s = nil
-	}
+	s := t.shared.find(&c)
 	if c.Stream != nil {
 		t.receiveReport(s, &c)
 		return
@@ -155,4 +150,14 @@ func (t *sessions) receive(payload []byte) {
 	if err == nil && s != nil && s.conversation() != nil {
 		s.conversation().Deliver(m)
 	}
+}
+
+// find returns the session of a message of another process, or nil.
+func (x *sharedSessions) find(c *carried) *session {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s := x.byKey[c.Session]; s != nil && s.digest == c.Principal {
+		return s
+	}
+	return nil
 }

@@ -246,7 +246,8 @@ func (t *sessions) save(s *session) error {
 	_, err := t.update(s, "")
 	record := p.record
 	p.mu.Unlock()
-	if err == nil && record.Version != before && record.Listener != t.shared.process && isProcess(record.Listener) {
+	if err == nil && record.Version != before && record.Listener != t.shared.process && isProcess(record.Listener) &&
+		t.shared.bus != nil {
 		t.tell(s, &record)
 	}
 	return err
@@ -255,9 +256,6 @@ func (t *sessions) save(s *session) error {
 // tell sends the new record of a session to the process that has its standalone stream. A process that
 // does not answer reads the record when it learns of the change.
 func (t *sessions) tell(s *session, record *replica.Session) {
-	if t.shared.bus == nil {
-		return
-	}
 	told := carried{Session: s.shared.key, Principal: s.digest, Record: record}
 	_, _, err := t.shared.pass(context.Background(), record.Listener, &told, &passedPost{}, receiptTimeout)
 	if err != nil && !errors.Is(err, errCarried) { // a large record is read from the store
@@ -267,10 +265,8 @@ func (t *sessions) tell(s *session, record *replica.Session) {
 
 // hear applies the record that another process has sent, and subscribes as it says.
 func (t *sessions) hear(c *carried) {
-	t.shared.mu.Lock()
-	s := t.shared.byKey[c.Session]
-	t.shared.mu.Unlock()
-	if s == nil || s.digest != c.Principal || s.conversation() == nil {
+	s := t.shared.find(c)
+	if s == nil || s.conversation() == nil {
 		return
 	}
 	p := s.shared

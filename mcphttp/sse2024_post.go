@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	stdjson "encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -90,9 +89,6 @@ func (h *Handler) passPost(r *http.Request, head *head, id string, msg *jsonrpc.
 	case errors.Is(err, errCarried):
 		return refuse(http.StatusRequestEntityTooLarge,
 			"the message arrived at another process of the server, which passes on at most 1 MiB")
-	case errors.Is(err, errEncoding):
-		return refuse(http.StatusBadRequest,
-			"the message arrived at another process of the server, which cannot pass it on: "+err.Error())
 	case err != nil:
 		return x.failed(err)
 	case receivers == 0: // the process is gone, and its streams
@@ -106,11 +102,8 @@ func (h *Handler) passPost(r *http.Request, head *head, id string, msg *jsonrpc.
 	return nil
 }
 
-// Errors of messages that a bus cannot carry.
-var (
-	errCarried  = errors.New("mcphttp: a message to another process has more than 1 MiB")
-	errEncoding = errors.New("mcphttp: a message to another process cannot be encoded")
-)
+// errCarried is the error for a message that the bus cannot carry.
+var errCarried = errors.New("mcphttp: a message to another process has more than 1 MiB")
 
 // pass sends a message to another process and waits for the receipt, which is nil if it does not arrive
 // in time.
@@ -120,10 +113,7 @@ func (x *sharedSessions) pass(
 	post.ID, post.From = rand.Text(), x.process
 	c.Post = post
 	data, err := stdjson.Marshal(c)
-	switch {
-	case err != nil:
-		return nil, 0, fmt.Errorf("%w: %w", errEncoding, err)
-	case len(data) > maxCarried:
+	if err != nil || len(data) > maxCarried {
 		return nil, 0, errCarried
 	}
 	receipt := make(chan *passedPost, 1)

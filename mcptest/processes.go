@@ -39,10 +39,9 @@ func (p *processes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Shutdown shuts all processes down.
-func (p *processes) Shutdown(ctx context.Context) error {
-	var errs []error
+func (p *processes) Shutdown(ctx context.Context) (err error) {
 	for _, h := range p.handlers {
-		errs = append(errs, h.Shutdown(ctx))
+		err = errors.Join(err, h.Shutdown(ctx))
 	}
-	return errors.Join(errs...)
+	return err
 }
