@@ -62,7 +62,7 @@ func TestGoldenThroughGateway(t *testing.T) {
 		}
 		t.Run(scenario.name, func(t *testing.T) {
 			spans, metrics := map[string]string{}, map[string]string{}
-			for _, on := range mcptest.Combinations() {
+			for _, on := range oneProcess(mcptest.Combinations()) {
 				t.Run(on.String(), func(t *testing.T) {
 					r := newTelemetry(t, nil)
 					synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,12 +142,17 @@ func mustCall(ctx context.Context, t *testing.T, c *mcp.Client, tool string, arg
 	}
 }
 
+// oneProcess omits several processes, each of which has metrics of its own.
+func oneProcess(all []mcptest.Combination) []mcptest.Combination {
+	return slices.DeleteFunc(all, func(on mcptest.Combination) bool { return on.Transport == mcptest.Replicas })
+}
+
 // testdata has the spans and metrics of each scenario: review the diff after -update.
 func TestGolden(t *testing.T) {
 	for _, scenario := range scenarios {
 		t.Run(scenario.name, func(t *testing.T) {
 			spans, metrics := map[string]string{}, map[string]string{}
-			for _, on := range mcptest.Combinations() {
+			for _, on := range oneProcess(mcptest.Combinations()) {
 				t.Run(on.String(), func(t *testing.T) {
 					r := newTelemetry(t, nil)
 					synctest.Test(t, func(t *testing.T) {

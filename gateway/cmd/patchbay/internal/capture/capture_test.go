@@ -87,7 +87,7 @@ func TestExchanges(t *testing.T) {
 					t.Errorf("%s: got %+v, want %s", query, x, want)
 				}
 				first, last := frames[0], frames[len(frames)-1]
-				if on.Transport == mcptest.HTTP {
+				if on.OverHTTP() {
 					first = frames[1]
 				}
 				if !first.Sent || !strings.Contains(first.Text, `"method":"tools/call"`) || last.Sent {
