@@ -57,11 +57,20 @@ func run(ctx context.Context, addr, url string) error {
 	h := mcphttp.NewHandler(s, opts)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		// The status stays 200 without the store: all processes have the same, and known sessions go on.
-		fmt.Fprintln(w, "ok, store:", cmp.Or(store.Ready(r.Context()), errors.New("available")))
-	})
+	mux.Handle("GET /readyz", readiness(ctx, store.Ready))
 	return serve(ctx, addr, mux, h)
+}
+
+// readiness serves the state of the process, which is not ready after ctx ended. The status stays 200
+// without the store: all processes have the same, and known sessions go on.
+func readiness(ctx context.Context, store func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			http.Error(w, "shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok, store:", cmp.Or(store(r.Context()), errors.New("available")))
+	}
 }
 
 // explain prints the checks of a store that cannot be opened.
@@ -91,8 +100,12 @@ type sum struct {
 
 func add(_ context.Context, in sum) (int, error) { return in.A + in.B, nil }
 
-// serve serves until ctx ends. Calls in progress then have 10 seconds to finish. Sessions go on at
-// the other processes.
+// notice is how long the program serves on after ctx ended, so that a load balancer learns from /readyz
+// that new requests must go to the other processes.
+const notice = 5 * time.Second
+
+// serve serves until ctx ended and the notice is over. Calls in progress then have 10 seconds to
+// finish. Sessions go on at the other processes.
 func serve(ctx context.Context, addr string, mux http.Handler, h *mcphttp.Handler) error {
 	server := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
@@ -101,6 +114,11 @@ func serve(ctx context.Context, addr string, mux http.Handler, h *mcphttp.Handle
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(notice):
 	}
 	ending, cancel := context.WithTimeout(context.Background(), 12*time.Second)
 	defer cancel()
