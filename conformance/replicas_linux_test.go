@@ -172,8 +172,10 @@ func (f *fleet) balance(t *testing.T, balancer string) {
 	f.log = filepath.Join(dir, "access")
 	args := []string{"haproxy", "-db", "-f", file}
 	if balancer == "nginx" {
-		config = "daemon off; pid " + dir + "/pid; error_log stderr; events {} http { log_format process '$upstream_addr'; " +
-			"access_log " + f.log + " process; client_body_temp_path " + dir + "/body; proxy_temp_path " + dir + "/proxy; fastcgi_temp_path " + dir +
+		config = "daemon off; pid " + dir + "/pid; error_log stderr; events {} http { " +
+			"log_format process '$upstream_addr'; " +
+			"access_log " + f.log + " process; client_body_temp_path " + dir + "/body; proxy_temp_path " + dir +
+			"/proxy; fastcgi_temp_path " + dir +
 			"/fastcgi; uwsgi_temp_path " + dir + "/uwsgi; scgi_temp_path " + dir + "/scgi;\n" + config + "}\n"
 		if os.Getuid() == 0 {
 			config = "user root; " + config

@@ -143,8 +143,8 @@ func TestForwardInputHasDefaults(t *testing.T) {
 			p := dialPrincipal(t, mcp.Forward(upstream), on, "ann")
 			var calls sync.WaitGroup
 			calls.Go(func() { _, _ = p.CallTool(t.Context(), "sample", map[string]any{"For": "ann"}) })
-			if got, err = mcp.CallTool[string](t.Context(), upstream, "sample", map[string]any{"For": "me"}); on.OverHTTP() &&
-				(err != nil || got != "own") {
+			got, err = mcp.CallTool[string](t.Context(), upstream, "sample", map[string]any{"For": "me"})
+			if on.OverHTTP() && (err != nil || got != "own") {
 				t.Errorf("%s: got %q, %v, want the answer of the options", on, got, err)
 			}
 			calls.Wait()

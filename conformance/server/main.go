@@ -40,7 +40,8 @@ func main() {
 		}
 		defer s.Close()
 		s.Configure(&handler)
-		server.StateKeys, server.StateStore, background.Store = s.StateKeys(), s.Redis.States(), s.Redis.Tasks("conformance")
+		server.StateKeys, server.StateStore = s.StateKeys(), s.Redis.States()
+		background.Store = s.Redis.Tasks("conformance")
 		lasts = 0 // the lists of the other processes stay the same
 	}
 	fmt.Printf("http://%s/mcp\n", listener.Addr())
