@@ -486,7 +486,8 @@ func TestRequestDescribesItsCaller(t *testing.T) {
 	mcptest.RunOn(t, s, mcptest.Combinations(), opts, func(t *testing.T, c *mcptest.Client) {
 		res := decode[toolResult](t, c.Call("tools/call", object{"name": "who", "_meta": object{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}))
 		const trace = `"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"`
-		want := fmt.Sprintf(`tools/call %s mcptest/1 ada %s %v true %v`, c.Revision, trace, c.Since("2025-06-18"), c.OverHTTP())
+		want := fmt.Sprintf(`tools/call %s mcptest/1 ada %s %v true %v`,
+			c.Revision, trace, c.Since("2025-06-18"), c.OverHTTP())
 		if res.text() != want {
 			t.Errorf("got  %s,\nwant %s", res.text(), want)
 		}
