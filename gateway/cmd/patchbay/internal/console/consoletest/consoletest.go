@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -155,7 +156,32 @@ func (s *Site) Send(b *http.Client, method, path string, form url.Values, header
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
+		if tag := Inline(string(text)); tag != "" {
+			s.t.Errorf("%s %s: the page contains inline code: %q", method, path, tag)
+		}
+	}
 	return res, string(text)
+}
+
+var (
+	tags   = regexp.MustCompile(`<[^>]*>`)
+	values = regexp.MustCompile(`"[^"]*"`)
+	code   = regexp.MustCompile(`(?i)^<style|\s(style|srcdoc|on[a-z]+)\s*=`)
+	module = regexp.MustCompile(`^<script type="module" src="/assets/[^"]*"></script>`)
+)
+
+// Inline returns the first tag of a page with an inline script, an inline style or an event attribute, or "". Templates
+// escape < and > in the data of peers, so each of these characters is part of a tag.
+func Inline(page string) (tag string) {
+	for _, at := range tags.FindAllStringIndex(page, -1) {
+		tag := page[at[0]:at[1]]
+		isScript := strings.HasPrefix(strings.ToLower(tag), "<script")
+		if code.MatchString(values.ReplaceAllString(tag, `""`)) || isScript && !module.MatchString(page[at[0]:]) {
+			return tag
+		}
+	}
+	return ""
 }
 
 // A Visitor is a browser without scripts, which is logged in.

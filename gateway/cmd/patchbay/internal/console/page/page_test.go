@@ -3,6 +3,7 @@ package page_test
 import (
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
@@ -19,6 +20,24 @@ func TestHiddenCharactersAreShown(t *testing.T) {
 	} {
 		if got := page.ShowHidden(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+// The tests of the screens check that no page contains a script or style of its own, which data could become part of.
+func TestInlineCodeIsFound(t *testing.T) {
+	for text, want := range map[string]string{
+		`<p title="style=x onload=y">onload=z</p><script type="module" src="/assets/d/keys.js"></script>`: "",
+		`<p class="a" Style="color: red">`:                     `<p class="a" Style="color: red">`,
+		`<p><img src="x" onerror="alert(1)">`:                  `<img src="x" onerror="alert(1)">`,
+		`<iframe srcdoc="x">`:                                  `<iframe srcdoc="x">`,
+		`<style>p { color: red }</style>`:                      `<style>`,
+		`<script>alert(1)</script>`:                            `<script>`,
+		`<script type="module" src="/assets/x">1</script>`:     `<script type="module" src="/assets/x">`,
+		`<script type="module" src="https://a/x.js"></script>`: `<script type="module" src="https://a/x.js">`,
+	} {
+		if got := consoletest.Inline(text); got != want {
+			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 }
