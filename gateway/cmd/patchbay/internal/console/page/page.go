@@ -36,14 +36,15 @@
 //  6. A page must not wait for a server: [Site.Background] starts work that ends with the console.
 //     Screen.Heard hears the events of the admin API, and Screen.Follow runs while the console serves.
 //
-// Components may call [Has], [Link], [Time], [Clock] and [Indent]. The generator normalizes white
-// space: between two inline elements it keeps a space, and at the ends of an element, of a branch and
-// of a loop none, so that these spaces are written as { " " }. The text of a textarea must begin with
-// a line end, which browsers drop: { "\n" + text }. Attributes are written name={ value }, because
-// showHidden looks for value=" on the page. A template must not contain a script, an inline style,
-// an event attribute or a literal URL of another site, and no code may call the functions of templ
-// that do not escape; TestConsoleAssets checks it. Elements with data-row are selected with j and k;
-// data-primary marks their link. An element with data-filter is focused with /.
+// Components may call [Has], [Asset], [Link], [If], [Time], [Clock] and [Indent]. The generator normalizes
+// white space: between two inline elements it keeps a space, and at the ends of an element none, so
+// that these spaces are written as { " " }. A line end before the brace that closes a branch or a loop
+// is a space if an inline element follows. The text of a textarea must begin with a line end, which
+// browsers drop: { "\n" + text }. Attributes are written name={ value }, because showHidden looks for
+// value=" on the page. A template must not contain a script, an inline style, an event attribute or
+// a literal URL of another site, and no code may call the functions of templ that do not escape;
+// TestConsoleAssets checks it. Elements with data-row are selected with j and k; data-primary marks
+// their link. An element with data-filter is focused with /.
 package page
 
 import (
