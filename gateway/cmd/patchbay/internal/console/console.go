@@ -137,17 +137,11 @@ type Console struct {
 	views     []net.Listener // of the pages of apps; nil without apps
 	viewer    *apps.Viewer
 	screens   []*page.Screen
-	paths     map[string][]*route
+	paths     map[string][]*page.Route
 	keys      []*page.Route // the screens of the navigation, in its order
 	assets    *assets
 	logins    *logins
 	streams   chan struct{} // a token for each stream
-}
-
-// A route is a route with the templates of its screen.
-type route struct {
-	*page.Route
-	templates *page.Templates
 }
 
 // Limits of the listener.
@@ -168,7 +162,7 @@ const (
 // returns an error for an address that other machines reach, unless Authenticate or the URL of
 // Access is set.
 func New(o *Options) (*Console, error) {
-	c := &Console{opts: *o, paths: map[string][]*route{}, streams: make(chan struct{}, maxStreams)}
+	c := &Console{opts: *o, paths: map[string][]*page.Route{}, streams: make(chan struct{}, maxStreams)}
 	c.opts.Logger = cmp.Or(c.opts.Logger, slog.Default())
 	c.opts.ViewOrigin = strings.TrimRight(c.opts.ViewOrigin, "/")
 	if at, isDefault := strings.CutSuffix(c.opts.ViewOrigin, ":443"); isDefault && strings.HasPrefix(at, "https:") {
@@ -381,20 +375,16 @@ func (c *Console) Changed() { c.site.Changed() }
 // register adds a screen. It refuses a route without a role, and two routes with the same path and
 // method.
 func (c *Console) register(s *page.Screen) error {
-	templates, err := c.templatesOf(s.Templates)
-	if err != nil {
-		return err
-	}
 	for _, r := range s.Routes {
 		switch {
 		case r.Role != page.RoleViewer && r.Role != page.RoleOperator && r.Role != page.RoleAnyone:
 			return fmt.Errorf("console: path %s has the invalid role %q: must be viewer or operator", r.Path, r.Role)
 		case !strings.HasPrefix(r.Path, "/") || (r.View == nil) == (r.Act == nil) && r.Serve == nil:
 			return fmt.Errorf("console: invalid route %s: must have a path and either a View or an Act", r.Path)
-		case slices.ContainsFunc(c.paths[r.Path], func(o *route) bool { return o.Method() == r.Method() }):
+		case slices.ContainsFunc(c.paths[r.Path], func(o *page.Route) bool { return o.Method() == r.Method() }):
 			return fmt.Errorf("console: two routes for %s %s", r.Method(), r.Path)
 		}
-		c.paths[r.Path] = append(c.paths[r.Path], &route{r, templates})
+		c.paths[r.Path] = append(c.paths[r.Path], r)
 		if r.Key != "" {
 			c.keys = append(c.keys, r)
 		}

@@ -99,9 +99,9 @@ func checkOrigin(r *http.Request) error {
 
 // admit sets who sent a request, and returns its route. It refuses a request without a login before
 // it tells whether a path exists.
-func (c *Console) admit(r *page.Request) (*route, *refusal) {
+func (c *Console) admit(r *page.Request) (*page.Route, *refusal) {
 	routes := c.paths[r.URL.Path]
-	at := slices.IndexFunc(routes, func(o *route) bool {
+	at := slices.IndexFunc(routes, func(o *page.Route) bool {
 		return o.Method() == r.Method || o.Method() == http.MethodGet && r.Method == http.MethodHead
 	})
 	isPublic := at >= 0 && routes[at].Role == page.RoleAnyone

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
-	"io/fs"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,8 +17,8 @@ import (
 )
 
 // dispatch serves a request for a route.
-func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
-	err := o.checkServers(r)
+func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *page.Route) {
+	err := checkServers(r, o)
 	switch {
 	case o.Act != nil:
 		c.act(w, r, o, err)
@@ -41,7 +39,7 @@ func (c *Console) dispatch(w http.ResponseWriter, r *page.Request, o *route) {
 }
 
 // checkServers rejects a request for a server that the person may not use, unless the route is for AnyServer.
-func (o *route) checkServers(r *page.Request) error {
+func checkServers(r *page.Request, o *page.Route) error {
 	if o.AnyServer || r.Principal == nil {
 		return nil
 	}
@@ -56,7 +54,7 @@ func (o *route) checkServers(r *page.Request) error {
 
 // act runs an action unless a check failed with err, and responds to a script with JSON and to a browser
 // without scripts with a redirect.
-func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route, err error) {
+func (c *Console) act(w http.ResponseWriter, r *page.Request, o *page.Route, err error) {
 	var out *page.Outcome
 	if err == nil {
 		out, err = o.Act(r)
@@ -70,7 +68,7 @@ func (c *Console) act(w http.ResponseWriter, r *page.Request, o *route, err erro
 	case out.View != nil:
 		c.showView(w, r, o, cmp.Or(out.Status, http.StatusOK), out.View)
 	case isScript(r.Request):
-		events, err := c.eventsOf(o.templates, out.Fragments)
+		events, err := c.eventsOf(out.Fragments)
 		if err != nil {
 			c.opts.Logger.Error("console: fragments not rendered", "path", o.Path, "error", err)
 			writeJSON(w, http.StatusInternalServerError, &response{Error: "internal error"})
@@ -193,12 +191,11 @@ func fragmentsOf(badges map[string]*badge, path string) (all []page.Fragment) {
 }
 
 // showView writes a page of a route, nil for a page of the console itself.
-func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, status int, v *page.View) {
-	var templates *page.Templates
+func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *page.Route, status int, v *page.View) {
 	f := &frame{Title: v.Title, Theme: themeOf(r.Request), Path: r.URL.Path, Query: r.URL.RawQuery, Role: r.Role,
-		Version: c.opts.Version, Live: o != nil && o.View != nil && r.Role.Grants(page.RoleViewer)}
+		Version: c.opts.Version, Body: v.Body, Live: o != nil && o.View != nil && r.Role.Grants(page.RoleViewer)}
 	if o != nil {
-		f.Title, templates = cmp.Or(v.Title, o.Title), o.templates
+		f.Title = cmp.Or(v.Title, o.Title)
 	}
 	f.CanLeave = c.opts.Authenticate == nil && r.Context().Value(personKey{}) == nil
 	if r.Principal != nil {
@@ -215,7 +212,6 @@ func (c *Console) showView(w http.ResponseWriter, r *page.Request, o *route, sta
 			}
 		}
 	}
-	f.Body = templates.Body(v)
 	text, err := c.site.Render(framePage(f))
 	if err != nil {
 		c.opts.Logger.Error("console: page not rendered", "path", r.URL.Path, "error", err)
@@ -250,9 +246,4 @@ func (c *Console) showError(w http.ResponseWriter, r *page.Request, status int, 
 func (c *Console) showProblem(w http.ResponseWriter, r *page.Request, err error) {
 	status, code := statusOf(err)
 	c.showError(w, r, status, code, page.ErrorText(err))
-}
-
-// templatesOf parses the templates of a screen.
-func (c *Console) templatesOf(files fs.FS) (*page.Templates, error) {
-	return page.Parse(files, template.FuncMap{"asset": c.site.AssetURL, "has": c.site.HasPath})
 }

@@ -68,7 +68,7 @@ func (c *Console) stream(w http.ResponseWriter, r *page.Request) error {
 // A shownPage is the page of a stream.
 type shownPage struct {
 	*page.Request
-	route *route
+	route *page.Route
 	sent  sent
 }
 
@@ -128,14 +128,14 @@ func (c *Console) left(p *shownPage, out *streamWriter) error {
 func (c *Console) sendPass(p *shownPage, pass int, out *streamWriter) (every time.Duration, err error) {
 	var v *page.View
 	var events []event
-	if err = p.route.checkServers(p.Request); err == nil {
+	if err = checkServers(p.Request, p.route); err == nil {
 		v, err = p.route.View(p.Request)
 	}
 	if err == nil {
 		every = v.Every
 		badges := c.badges(p.Request)
 		all := append(fragmentsOf(badges, p.URL.Path), v.Fragments...)
-		events, err = c.changes(p.sent, p.route.templates, all, pass)
+		events, err = c.changes(p.sent, all, pass)
 	}
 	if err != nil {
 		text, _ := json.Marshal(page.ErrorText(err)) // never fails for a string

@@ -3,7 +3,6 @@ package doctorpage
 
 import (
 	"context"
-	"embed"
 	"net/http"
 	"net/url"
 	"slices"
@@ -24,9 +23,6 @@ const (
 	// because each examination starts the command of the server again.
 	pause = time.Minute
 )
-
-//go:embed templates
-var templates embed.FS
 
 // An Examine function checks the connection to a server, as [doctor.Run] does.
 type Examine func(ctx context.Context, server string, o *doctor.Options) (*doctor.Report, error)
@@ -66,7 +62,7 @@ func New(site *page.Site, examine Examine) *Doctor { return &Doctor{site: site, 
 
 // Screen returns the screen.
 func (d *Doctor) Screen() *page.Screen {
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/doctor", Role: page.RoleViewer, AnyServer: true, Title: "Doctor", View: d.view},
 		{Path: "/doctor/run", Role: page.RoleOperator, Act: d.run},
 	}}
@@ -88,12 +84,7 @@ func (d *Doctor) Examination(r *page.Request, s *servers.Row) *Examination {
 
 // Fragment returns the fragment of a page with the examination.
 func (e *Examination) Fragment() page.Fragment {
-	return page.Fragment{ID: "examination", Body: e.Section(), Part: "examination", Data: e}
-}
-
-// Of returns the fragment with the examination of a server; see [Doctor.Examination].
-func (d *Doctor) Of(r *page.Request, s *servers.Row) page.Fragment {
-	return d.Examination(r, s).Fragment()
+	return page.Fragment{ID: "examination", Body: e.Section()}
 }
 
 func (d *Doctor) view(r *page.Request) (*page.View, error) {
@@ -102,8 +93,7 @@ func (d *Doctor) view(r *page.Request) (*page.View, error) {
 		return nil, err
 	}
 	e := d.seen(r, server)
-	return &page.View{Title: "Doctor: " + server, Template: "doctor", Data: e,
-		Fragments: []page.Fragment{{ID: "examination", Part: "examination", Data: e}}}, nil
+	return &page.View{Title: "Doctor: " + server, Body: doctorBody(e), Fragments: []page.Fragment{e.Fragment()}}, nil
 }
 
 // seen returns the last examination of a server as a person sees it. The observations contain standard error

@@ -108,7 +108,7 @@ func TestLaterFailuresAreExaminedAgain(t *testing.T) {
 		visit := func(after time.Duration, want int) {
 			t.Helper()
 			<-time.After(after)
-			d.Of(site.Request(nil, nil, page.RoleOperator), row)
+			d.Examination(site.Request(nil, nil, page.RoleOperator), row)
 			if synctest.Wait(); runs != want {
 				t.Errorf("the doctor ran %d times, want %d", runs, want)
 			}

@@ -3,7 +3,6 @@
 package metrics
 
 import (
-	"embed"
 	"math"
 	"net/http"
 	"net/url"
@@ -13,16 +12,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 )
 
-//go:embed templates
-var templates embed.FS
-
 // A screen shows the series of a store.
 type screen struct{ store *store }
 
 // New returns the screen. Its series begin now, and contain the calls of the events that it hears.
 func New() *page.Screen {
 	s := &screen{newStore(time.Now())}
-	return &page.Screen{Templates: templates, Heard: s.heard, Routes: []*page.Route{
+	return &page.Screen{Heard: s.heard, Routes: []*page.Route{
 		{Path: "/metrics", Role: page.RoleViewer, Title: "Metrics", Key: "m", Order: 80, View: s.view},
 	}}
 }
@@ -33,7 +29,7 @@ func (s *screen) heard(e page.Event) {
 	}
 }
 
-// A metricsPage is the data of templates/metrics.html.
+// A metricsPage is the data of metricsBody.
 type metricsPage struct {
 	Began     time.Time
 	Windows   []choice
@@ -121,8 +117,8 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		f.Charts = charts(samples, windows[w].step, p.TableLink)
 	}
 	every := min(windows[w].step, 5*time.Second)
-	return &page.View{Template: "metrics", Data: p, Every: every,
-		Fragments: []page.Fragment{{ID: "figures", Part: "figures", Data: f}}}, nil
+	return &page.View{Body: metricsBody(p), Every: every,
+		Fragments: []page.Fragment{{ID: "figures", Body: figuresPart(f)}}}, nil
 }
 
 // links sets the links to the other states of the page.

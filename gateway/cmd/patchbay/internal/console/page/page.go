@@ -51,7 +51,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"time"
 
@@ -78,11 +77,9 @@ func (r Role) Grants(required Role) bool {
 	return required == RoleAnyone || r == RoleOperator || r == RoleViewer && required == RoleViewer
 }
 
-// A Screen contains the routes and templates of a package.
+// A Screen contains the routes of a package.
 type Screen struct {
 	Routes []*Route
-	// Templates contains the folder templates.
-	Templates fs.FS
 	// Follow, if it is set, runs while the console serves. It must return after the end of ctx.
 	Follow func(ctx context.Context)
 	// Heard, if it is set, is called for each event of the admin API, before the pages change.
@@ -143,15 +140,11 @@ type Badge struct {
 
 // A View describes the content of a screen.
 type View struct {
-	Title string          // default: the title of the route
-	Body  templ.Component // of the page, without its frame
-	// Template is the name of a file in templates, without its extension, and Data its data: for a
-	// screen without a Body.
-	Template  string
-	Data      any
-	Fragments []Fragment    // that the stream updates
-	Frames    string        // the origin of the frames that the page contains; "" for none
-	Every     time.Duration // how often the stream also calls View without a change; 0 for never
+	Title     string          // default: the title of the route
+	Body      templ.Component // of the page, without its frame
+	Fragments []Fragment      // that the stream updates
+	Frames    string          // the origin of the frames that the page contains; "" for none
+	Every     time.Duration   // how often the stream also calls View without a change; 0 for never
 }
 
 // An Outcome is the result of an action.
@@ -169,10 +162,6 @@ type Outcome struct {
 type Fragment struct {
 	ID   string
 	Body templ.Component
-	// Part is the name of a file in templates/part, without its extension, and Data its data: for a
-	// fragment without a Body.
-	Part string
-	Data any
 	// In is the id of the list that contains the fragment, and Place where a new fragment belongs:
 	// fragments are placed in their order. Default: the page contains the fragment, which is
 	// replaced.

@@ -3,12 +3,16 @@ package page
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/a-h/templ"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/form"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 )
 
 // Render returns the HTML of a component, with hidden characters escaped. The component may call
@@ -69,4 +73,35 @@ func hintOf(f *form.Field) string {
 	}
 	words = append(words, f.Notes...)
 	return strings.Join(words, ", ") + If(f.Nullable, ", or null", "")
+}
+
+// Link returns a path with a query of names and values. It returns an error for a name without a
+// value.
+func Link(path string, words ...string) (string, error) {
+	if len(words)%2 != 0 {
+		return "", fmt.Errorf("link %s: a name without a value", path)
+	}
+	q := url.Values{}
+	for i := 0; i < len(words); i += 2 {
+		q.Set(words[i], words[i+1])
+	}
+	if len(q) == 0 {
+		return path, nil
+	}
+	return path + "?" + q.Encode(), nil
+}
+
+// ElementID returns a text without the characters that an id must not contain, different for
+// different names.
+func ElementID(name string) string { return strings.ReplaceAll(url.PathEscape(name), "%", "_") }
+
+// Indent returns JSON with line ends, and the same numbers and strings. Hidden characters are
+// escaped. A text that is no JSON is returned with hidden characters escaped.
+func Indent(raw []byte) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		b.Reset()
+		b.Write(raw)
+	}
+	return term.CleanJSON(b.String())
 }

@@ -3,7 +3,6 @@
 package serverpage
 
 import (
-	"embed"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,9 +16,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/page"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
-
-//go:embed templates
-var templates embed.FS
 
 const (
 	// maxLines bounds the lines of standard error of a page.
@@ -39,7 +35,7 @@ type screen struct {
 // New returns the screen. doctor examines the servers that fail, and may be nil.
 func New(site *page.Site, doctor *doctorpage.Doctor) *page.Screen {
 	s := &screen{site: site, doctor: doctor}
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/server", Role: page.RoleViewer, AnyServer: true, Title: "Server", View: s.view},
 		{Path: "/server/login", Role: page.RoleOperator, Act: s.login},
 		{Path: "/server/logout", Role: page.RoleOperator, Act: s.logout},
@@ -90,7 +86,7 @@ var tabs = []tab{{Name: "info", Title: "Info"}, {Name: "configuration", Title: "
 	{Name: "instances", Title: "Instances"}, {Name: stderrTab, Title: "Standard error"},
 	{Name: "login", Title: "Login"}}
 
-// A serverPage is the data of templates/server.html.
+// A serverPage is the data of serverBody.
 type serverPage struct {
 	Server  server
 	Tab     string
@@ -100,8 +96,8 @@ type serverPage struct {
 	Missing string // why the configuration is not shown
 	Lines   []Line
 	Wrap    bool
-	Login   *login        // that is pending, or nil
-	Doctor  page.Fragment // with the checks of a server that fails
+	Login   *login                  // that is pending, or nil
+	Doctor  *doctorpage.Examination // of a server that fails, or nil
 }
 
 // Path returns the URL of the tab.
@@ -149,21 +145,21 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 		}
 		p.Tabs = append(p.Tabs, t)
 	}
-	v := &page.View{Title: name, Template: "server", Data: p, Every: every,
-		Fragments: []page.Fragment{{ID: "server-head", Part: "head", Data: p}}}
+	v := &page.View{Title: name, Body: serverBody(p), Every: every,
+		Fragments: []page.Fragment{{ID: "server-head", Body: headPart(p)}}}
 	add := func(f page.Fragment) { v.Fragments = append(v.Fragments, f) }
 	switch p.Tab {
 	case "info":
-		p.Doctor = s.doctor.Of(r, &p.Server.Row)
-		add(page.Fragment{ID: "server-info", Part: "info", Data: p})
-		add(p.Doctor)
+		p.Doctor = s.doctor.Examination(r, &p.Server.Row)
+		add(page.Fragment{ID: "server-info", Body: infoPart(p)})
+		add(p.Doctor.Fragment())
 	case "instances":
-		add(page.Fragment{ID: "server-instances", Part: "instances", Data: p})
+		add(page.Fragment{ID: "server-instances", Body: instancesPart(p)})
 	case "login":
 		if p.Operates() { // the page is a secret of the person who logs in
 			p.Login = s.logins.of(r, name)
 		}
-		add(page.Fragment{ID: "server-login", Part: "login", Data: p})
+		add(page.Fragment{ID: "server-login", Body: loginPart(p)})
 	case "configuration":
 		return v, p.configuration(r, path)
 	case stderrTab:
@@ -190,10 +186,10 @@ func (p *serverPage) stderr(r *page.Request, path string, add func(page.Fragment
 		return err
 	}
 	p.Lines = list.Lines
-	add(page.Fragment{ID: "stderr-count", Part: "count", Data: p})
+	add(page.Fragment{ID: "stderr-count", Body: countPart(p)})
 	for i := range p.Lines {
 		l := &p.Lines[i]
-		add(page.Fragment{ID: l.Element(), Part: "line", Data: l, In: "lines", Place: page.Append,
+		add(page.Fragment{ID: l.Element(), Body: linePart(l), In: "lines", Place: page.Append,
 			Version: strconv.FormatUint(l.Number, 10)})
 	}
 	return nil

@@ -3,7 +3,6 @@
 package settings
 
 import (
-	"embed"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -15,15 +14,12 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/servers"
 )
 
-//go:embed templates
-var templates embed.FS
-
 // New returns the screen. Only the local user, at a console on this machine, may add a command
 // line: otherwise, anybody who may log in from another machine could run any program on this
 // machine.
 func New(remote bool) *page.Screen {
 	s := &screen{remote: remote}
-	return &page.Screen{Templates: templates, Routes: []*page.Route{
+	return &page.Screen{Routes: []*page.Route{
 		{Path: "/settings", Role: page.RoleViewer, Title: "Settings", Key: "c", Order: 90, View: s.view},
 		{Path: "/settings/check", Role: page.RoleOperator, Act: s.check},
 		{Path: "/settings/save", Role: page.RoleOperator, Act: s.save},
@@ -75,7 +71,7 @@ func (r *reloaded) Lists() []struct {
 		{"Settings that need a restart of the gateway", r.Restart}}
 }
 
-// A settingsPage is the data of templates/settings.html.
+// A settingsPage is the data of settingsBody.
 type settingsPage struct {
 	Files    []gateway.ConfigFile
 	Settings []setting
@@ -118,7 +114,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 	err := r.Get("/config", &now)
 	if problem, ok := errors.AsType[*gateway.Problem](err); ok && problem.Status == http.StatusNotImplemented {
 		fixed, err := servers.List(r)
-		return &page.View{Template: "settings", Data: &settingsPage{Role: r.Role, Fixed: fixed}}, err
+		return &page.View{Body: settingsBody(&settingsPage{Role: r.Role, Fixed: fixed})}, err
 	}
 	if err != nil {
 		return nil, err
@@ -153,7 +149,7 @@ func (s *screen) view(r *page.Request) (*page.View, error) {
 			p.Notice = &n
 		}
 	}
-	return &page.View{Template: "settings", Data: p}, nil
+	return &page.View{Body: settingsBody(p)}, nil
 }
 
 // reload reads the configuration files again.

@@ -119,7 +119,7 @@ func TestSettingsAreSavedAfterConfirmation(t *testing.T) {
 	s, f := newSite(t, "", false)
 	edit := url.Values{"text": {"new\r\nrun npx"}, "version": {"1"}}
 	at := s.Post("/settings/check", edit)
-	check(t, s.See(at), `class="removed">- old`, `class="added">&#43; new`,
+	check(t, s.See(at), `class="removed">- old`, `class="added">+ new`,
 		"new command lines, addresses or settings", "&lt;x&gt;")
 	u, err := url.Parse(at)
 	if err != nil {
