@@ -3,6 +3,7 @@ package root
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -66,11 +67,17 @@ func rootCommand(f *cmdutil.Factory) *cobra.Command {
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
-		Version:                    build.Version(),
 		Args:                       cmdutil.KnownSubcommand,
-		RunE:                       func(cmd *cobra.Command, v1 []string) error { return cmdutil.ShowHelp(f, cmd, v1) },
 	}
-	root.SetVersionTemplate("patchbay {{.Version}}\n")
+	// A version template would link text/template. See ADR 41.
+	version := root.Flags().Bool("version", false, "version for patchbay")
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		if *version {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "patchbay", build.Version())
+			return err
+		}
+		return cmdutil.ShowHelp(f, cmd, args)
+	}
 	root.AddGroup(&cobra.Group{ID: cmdutil.GroupServer, Title: "Server commands:"},
 		&cobra.Group{ID: cmdutil.GroupAuth, Title: "Authorization:"}, &cobra.Group{ID: cmdutil.GroupOther,
 			Title: "Other commands:"})
