@@ -18,7 +18,7 @@ const (
 	// maxCalls limits the recorded calls of a test, as the admin API does.
 	maxCalls = 1000
 	// maxArguments limits the arguments of all recorded calls of a test, in bytes: the body of a
-	// request to the admin API may contain 4 MiB.
+	// request to the admin API must not exceed 4 MiB.
 	maxArguments = 3 << 20
 )
 
@@ -45,7 +45,7 @@ type changedCall struct {
 	Now, Then                  verdict
 }
 
-// compare tests the policy of a form on recorded traffic. The decisions have no effect.
+// compare tests the policy of a form on recorded traffic. The decisions must not take effect.
 func (s *screen) compare(r *page.Request) (*page.Outcome, error) {
 	c := comparison{Text: r.PostFormValue("policy")}
 	if err := s.evaluate(r, &c); err != nil {
