@@ -293,7 +293,7 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 	drained := h.calls.wait(drainCtx)
 	h.life.advance(over)
-	h.sessions.endAll(mcp.ErrShutdown)
+	h.sessions.endAll(ctx, mcp.ErrShutdown)
 	defer h.sessions.endShared()
 	if drained != nil {
 		if err := h.calls.wait(ctx); err != nil {

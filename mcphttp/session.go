@@ -164,8 +164,9 @@ func (s *session) principal() string {
 	return s.caller.key
 }
 
-// close ends the calls and the streams of the session. It reports whether the session had begun.
-func (s *session) close(cause error) (hadBegun bool) {
+// close ends the calls and the streams of the session. It reports whether the session had begun. ctx
+// bounds the time to store messages.
+func (s *session) close(ctx context.Context, cause error) (hadBegun bool) {
 	s.mu.Lock()
 	hadBegun, s.hasBegun, s.ended = s.hasBegun, false, true
 	conv, alone := s.conversation(), s.standalone
@@ -187,7 +188,7 @@ func (s *session) close(cause error) (hadBegun bool) {
 		alone.stream.sessionEnded.Store(!s.dropped)
 		alone.queue.close()
 		if isOffline && s.dropped {
-			alone.store()
+			alone.store(ctx)
 		}
 	}
 	if s.queue != nil {

@@ -245,14 +245,15 @@ func (s *session) yield() {
 
 // pass ends a stream without a client.
 func (s *session) pass(a *standalone) {
-	a.store()
+	a.store(context.Background())
 	s.detach(a)
 }
 
 // store stores the queued messages of a stream without a client, which receives them at another process.
-func (a *standalone) store() {
+// Messages that are not stored before ctx ends are lost.
+func (a *standalone) store(ctx context.Context) {
 	messages, _ := a.queue.drain(nil)
-	a.stream.sendAll(context.Background(), messages)
+	a.stream.sendAll(ctx, messages)
 	a.queue.written()
 }
 

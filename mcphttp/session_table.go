@@ -35,6 +35,8 @@ type sessions struct {
 	idle    sessionList // other idle anonymous sessions
 	closed  bool
 	sweeper *time.Timer // runs while there are sessions
+	// stopping is the context of Shutdown, or a context that does not end.
+	stopping context.Context
 }
 
 func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
@@ -54,6 +56,8 @@ func newSessions(h mcp.Handler, opts *Options, filters *quota) *sessions {
 		events: newSessionEventLog(opts),
 		begin:  time.Now(),
 		byID:   make(map[string]*session),
+
+		stopping: context.Background(),
 	}
 	server := mcp.Driver(h)
 	t.config.RootsChanged = server.RootsChanged()
@@ -262,7 +266,10 @@ func (t *sessions) leave(s *session, cause error) {
 	if s.shared != nil {
 		t.shared.remove(s)
 	}
-	if s.close(cause) {
+	t.mu.Lock()
+	stopping := t.stopping
+	t.mu.Unlock()
+	if s.close(stopping, cause) {
 		if s.dropped && !errors.Is(cause, errSessionGone) { // dropped does not change any more
 			cause = fmt.Errorf("%w: %w", cause, replica.ErrElsewhere)
 		}
@@ -280,10 +287,11 @@ func (t *sessions) pass(s *session, cause error) {
 	}
 }
 
-func (t *sessions) endAll(cause error) {
+// endAll ends all sessions. After ctx, it stores nothing more: a store that is slow must not delay it.
+func (t *sessions) endAll(ctx context.Context, cause error) {
 	t.mu.Lock()
 	all := t.byID
-	t.byID, t.closed = nil, true
+	t.byID, t.closed, t.stopping = nil, true, ctx
 	t.unused, t.idle = sessionList{}, sessionList{}
 	t.mu.Unlock()
 	for _, s := range all {

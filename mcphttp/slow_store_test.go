@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,5 +122,54 @@ func TestEvents_LogLinesOfFailuresAreLimited(t *testing.T) {
 		if len(lines) != 11 || !strings.Contains(lines[0], "disk is full") || !strings.Contains(lines[10], "more") {
 			t.Errorf("got %d lines, want 10 and the number of the others:\n%s", len(lines), text.String())
 		}
+	})
+}
+
+// A slowAppends is an EventStore whose Append takes a minute after slow was set.
+type slowAppends struct {
+	mcphttp.EventStore
+	slow atomic.Bool
+}
+
+func (s *slowAppends) Append(ctx context.Context, stream mcphttp.StreamKey, n int64, data []byte) error {
+	if s.slow.Load() {
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return s.EventStore.Append(ctx, stream, n, data)
+}
+
+// Shutdown stores the messages for clients that are not connected, and does not wait for a slow store
+// beyond its deadline.
+func TestEvents_SlowStoreDoesNotDelayShutdown(t *testing.T) {
+	forEach(t, streamableRevisions, func(t *testing.T, version string) {
+		server, change := newChangingServer()
+		store := &slowAppends{EventStore: mcphttp.NewMemoryEvents()}
+		f := startReplicas(t, server, &mcphttp.Options{Sessions: mcphttp.SessionOptions{Events: store}})
+		f.at(0)
+		for range 3 {
+			ctx, disconnect := context.WithCancel(t.Context())
+			events := f.stream(f.initialize(version).get(ctx))
+			events.skipFirstEvent(version)
+			synctest.Wait()
+			disconnect()
+			synctest.Wait()
+		}
+		change()
+		<-time.After(time.Second) // changes are announced together
+		store.slow.Store(true)
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := f.handlers[0].Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) && err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != 5*time.Second {
+			t.Errorf("Shutdown took %v, want 5s", took)
+		}
+		store.slow.Store(false)
 	})
 }
