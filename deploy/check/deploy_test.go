@@ -270,6 +270,9 @@ func TestContainersRunAsProcesses(t *testing.T) {
 				return err
 			})
 			c.config = strings.NewReplacer("redis:6379", redis, "/patchbay\"", program+"\"").Replace(c.config)
+			if strings.Contains(c.config, "@postgres/") {
+				c.config = strings.Replace(c.config, "@postgres/", "@"+startPostgres(t, password)+"/", 1)
+			}
 			balancer := []string{"7777;", ""}
 			var env []string
 			var config string
@@ -283,7 +286,7 @@ func TestContainersRunAsProcesses(t *testing.T) {
 				for name, value := range c.env {
 					env = append(env, name+"="+strings.Replace(value, "/tmp", dir, 1))
 				}
-				env = append(env, "REDIS_PASSWORD="+password)
+				env = append(env, "REDIS_PASSWORD="+password, "POSTGRES_PASSWORD="+password)
 				args := strings.NewReplacer("/etc/patchbay/mcp.json", config, "0.0.0.0:7777", onAll(addr),
 					"0.0.0.0:9464", onAll(ops)).Replace(strings.Join(c.args, "\n"))
 				run(t, env, program, strings.Split(args, "\n")...)
@@ -296,6 +299,45 @@ func TestContainersRunAsProcesses(t *testing.T) {
 			useSession(t, "http://"+front+"/mcp", key(t, env, program, config))
 		})
 	}
+}
+
+// startPostgres starts a PostgreSQL server with a user and a database of the gateways, and returns its address.
+func startPostgres(t *testing.T, password string) (addr string) {
+	t.Helper()
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(found) == 0 {
+		t.Skip("PostgreSQL is not installed")
+	}
+	dir, err := os.MkdirTemp("", "patchbay-postgres-") // the user of the server must reach the folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var as []string
+	if os.Getuid() == 0 { // the server refuses to run as root
+		as = []string{"setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"}
+		if out, err := exec.Command("chown", "postgres", dir).CombinedOutput(); err != nil {
+			t.Fatalf("chown: %v: %s", err, out)
+		}
+	}
+	addr = free(t)
+	host, port, _ := strings.Cut(addr, ":")
+	script := fmt.Sprintf(`cd %[1]s && echo "$SECRET" >secret && %[2]s/initdb --username=patchbay --auth=scram-sha-256 \
+		--pwfile=secret --no-sync data >/dev/null && exec %[2]s/postgres -D data -h %[3]s -p %[4]s \
+		-c unix_socket_directories= -c fsync=off -c shared_buffers=16MB`, dir, found[0], host, port)
+	args := append(as, "sh", "-c", script)
+	run(t, []string{"SECRET=" + password}, args[0], args[1:]...)
+	query := []string{"-h", host, "-p", port, "-U", "patchbay", "-c", "CREATE DATABASE patchbay", "postgres"}
+	eventually(t, func() error { // the image of the Compose file creates the database
+		psql := exec.Command(filepath.Join(found[0], "psql"), query...)
+		psql.Env = append(os.Environ(), "PGPASSWORD="+password)
+		out, err := psql.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	})
+	return addr
 }
 
 // ready asks as a kubelet does, with the address of a pod.

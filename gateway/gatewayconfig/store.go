@@ -27,12 +27,8 @@ func checkStore(text, digit string) error {
 		return nil
 	}
 	u, err := url.Parse(plain)
-	switch {
-	case strings.HasPrefix(plain, "postgres:"), strings.HasPrefix(plain, "postgresql:"):
-		return errors.New("this program contains no client of PostgreSQL: want redis://HOST:PORT, or write a " +
-			"server with the SDK that imports stores/postgres")
-	case err != nil || u.Host == "" || u.Scheme != "redis" && u.Scheme != "rediss":
-		return errors.New("want redis://HOST:PORT, rediss://HOST:PORT with TLS, or bolt:PATH")
+	if err != nil || !hasServer(u) {
+		return errors.New("want redis://HOST:PORT, rediss://HOST:PORT with TLS, postgres://HOST/DATABASE, or bolt:PATH")
 	}
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil || brokenEscape.MatchString(text) {
@@ -40,9 +36,24 @@ func checkStore(text, digit string) error {
 			"variable between them")
 	}
 	password, _ := u.User.Password()
-	if password != "" && password != digit || query.Has("password") {
+	if isPassword(password, digit) || query.Has("password") || isPassword(query.Get("sslpassword"), digit) {
 		return errors.New("got a URL with a password: want a variable in its place, such as " +
 			u.Scheme + "://USER:${PASSWORD}@HOST or " + u.Scheme + "://USER:${file:/run/secrets/password}@HOST")
 	}
 	return nil
 }
+
+// hasServer reports whether a URL is of a store. For PostgreSQL, the query or variables of the environment may name
+// the host.
+func hasServer(u *url.URL) bool {
+	switch u.Scheme {
+	case "redis", "rediss":
+		return u.Host != ""
+	case "postgres", "postgresql":
+		return u.Opaque == ""
+	}
+	return false
+}
+
+// isPassword reports whether text is a password other than a variable.
+func isPassword(text, digit string) bool { return text != "" && text != digit }

@@ -12,6 +12,9 @@ func TestStoresContainNoPassword(t *testing.T) {
 		"redis://app:${REDIS_PASSWORD}@redis:6379",
 		"redis://:${file:/run/secrets/redis}@redis:6379", "redis://redis:${PORT}", "${PATCHBAY_STORE}",
 		"redis://a:26379?addr=b:26379&master_set=main", "bolt:/var/lib/patchbay/state.db",
+		"postgres://app:${PASSWORD}@db/patchbay?sslmode=verify-full", "postgresql://app@db:5432/patchbay",
+		"postgres://app:${PASSWORD}@a:5432,b:5433/patchbay?target_session_attrs=read-write",
+		"postgres:///patchbay?host=/run/postgresql", "postgres://db/patchbay?sslkey=k&sslpassword=${PASSWORD}",
 		"redis://app%40home:${X}@h"} {
 		if err := gatewayconfig.CheckStore(valid); err != nil {
 			t.Errorf("%s: %v", valid, err)

@@ -487,15 +487,15 @@ func TestGatewaysWithAStoreServeEachRequest(t *testing.T) {
 // The command line refuses passwords and stores that the program cannot open, without printing them.
 func TestStoresAreRefused(t *testing.T) {
 	freshState(t)
-	_, stderr, status := run(t, "serve", "--store", "bolt:a.db", "--store", "bolt:b.db")
+	_, stderr, status := run(t, "serve", "--store", "bolt:a.db", "--store", "postgres://127.0.0.1:1/patchbay")
 	if status != 2 || !strings.Contains(stderr, "want at most") {
-		t.Errorf("two files: status %d, %s", status, stderr)
+		t.Errorf("two stores of durable state: status %d, %s", status, stderr)
 	}
 	t.Setenv("STORE", "postgres://app:hunter2@127.0.0.1:1/patchbay")
 	for _, test := range []struct{ store, want string }{
 		{"redis://:hunter2@127.0.0.1:1", "got a URL with a password"},
-		{"${STORE}", "imports stores/postgres"},
-		{"postgres://hunter2@127.0.0.1/patchbay", "imports stores/postgres"},
+		{"${STORE}", "patchbay doctor store '${STORE}'"},
+		{"postgres://app:hunter2@127.0.0.1/patchbay", "got a URL with a password"},
 		{"redis://:%3${STORE}@127.0.0.1:1", "invalid percent escape"},
 		{"redis://:${HUNTER2}@127.0.0.1:1", "HUNTER2"},
 		{"redis://127.0.0.1:1", "patchbay doctor store redis://127.0.0.1:1"},

@@ -24,19 +24,23 @@ import (
 	"github.com/patchbay-mcp/patchbay/oauth/oauthclient"
 	"github.com/patchbay-mcp/patchbay/replica"
 	"github.com/patchbay-mcp/patchbay/stores/bolt"
+	"github.com/patchbay-mcp/patchbay/stores/postgres"
 	"github.com/patchbay-mcp/patchbay/stores/redis"
 	"github.com/patchbay-mcp/patchbay/stores/shared"
 )
 
-// Stores are the stores that the processes of a server share. The zero value is the store of a single process.
+// Stores are the stores that the processes of a server share. PostgreSQL contains everything that must be durable,
+// otherwise Redis does; Redis contains sessions, events, messages and limits. The zero value is the store of a
+// single process.
 type Stores struct {
-	File   string // the path of bolt:PATH; empty without
-	redis  *redis.Store
-	key    *shared.Key // nil without Redis
-	places []string    // the kinds and hosts
+	File     string // the path of bolt:PATH; empty without
+	redis    *redis.Store
+	postgres *postgres.Store
+	key      *shared.Key // nil without Redis and PostgreSQL
+	places   []string    // the kinds and hosts
 }
 
-// Durable contains the stores of state that must outlive a process.
+// Durable contains the stores that Redis and PostgreSQL both implement.
 type Durable interface {
 	HostState() state.Store
 	Logins(principal string) oauthclient.Store
@@ -44,21 +48,27 @@ type Durable interface {
 	Tasks(server string) tasks.SharedStore
 }
 
-// Durable returns the store of durable state, or nil without Redis.
+// Durable returns the store of durable state, or nil without Redis and PostgreSQL.
 func (s *Stores) Durable() Durable {
-	if s == nil || s.redis == nil {
+	switch {
+	case s == nil || s.redis == nil && s.postgres == nil:
 		return nil
+	case s.postgres != nil:
+		return s.postgres
 	}
 	return s.redis
 }
 
 // The kinds of stores.
-const kindFile, kindRedis = "bolt", "redis"
+const kindFile, kindRedis, kindPostgres = "bolt", "redis", "postgres"
 
-// StoreKind returns the kind of a store whose variables are replaced: "bolt" or "redis".
+// StoreKind returns the kind of a store whose variables are replaced: "bolt", "redis" or "postgres".
 func StoreKind(store string) string {
-	if strings.HasPrefix(store, kindFile+":") {
+	switch scheme, _, _ := strings.Cut(store, ":"); scheme {
+	case kindFile:
 		return kindFile
+	case kindPostgres, "postgresql":
+		return kindPostgres
 	}
 	return kindRedis
 }
@@ -72,8 +82,9 @@ func OpenStores(ctx context.Context, f *cmdutil.Factory, c *Config, urls []strin
 			return nil, err
 		}
 		kind := StoreKind(store)
-		if kind == kindRedis && s.redis != nil || kind != kindRedis && s.File != "" {
-			return nil, exit.UsageError(errors.New("invalid stores: want at most a Redis server and a file"))
+		if kind == kindRedis && s.redis != nil || kind != kindRedis && (s.File != "" || s.postgres != nil) {
+			return nil, exit.UsageError(errors.New(
+				"invalid stores: want at most a Redis server, and a PostgreSQL server or a file"))
 		}
 		if err := s.open(ctx, f, kind, store); err != nil {
 			return nil, &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf(
@@ -90,15 +101,22 @@ func OpenStores(ctx context.Context, f *cmdutil.Factory, c *Config, urls []strin
 }
 
 func (s *Stores) open(ctx context.Context, f *cmdutil.Factory, kind, store string) (err error) {
-	if kind == kindFile {
+	switch kind {
+	case kindFile:
 		_, s.File, _ = strings.Cut(store, ":")
 		s.places = append(s.places, "file "+s.File)
 		return nil
+	case kindPostgres:
+		if s.postgres, err = postgres.Open(ctx, store, nil); err != nil {
+			return err
+		}
+		f.Exit.Add(cmdutil.ExitLocks, s.postgres.Close)
+	default:
+		if s.redis, err = redis.Open(ctx, store, nil); err != nil {
+			return err
+		}
+		f.Exit.Add(cmdutil.ExitLocks, s.redis.Close)
 	}
-	if s.redis, err = redis.Open(ctx, store, nil); err != nil {
-		return err
-	}
-	f.Exit.Add(cmdutil.ExitLocks, s.redis.Close)
 	u, err := url.Parse(store)
 	if err == nil {
 		s.places = append(s.places, kind+" at "+cmp.Or(u.Host, u.Query().Get("host"), "the default address"))
@@ -106,11 +124,18 @@ func (s *Stores) open(ctx context.Context, f *cmdutil.Factory, kind, store strin
 	return err
 }
 
-// Announce prints a line that names the stores and their hosts.
+// Announce prints a line that names the stores and their hosts. If processes share less than with Redis, the line
+// says so.
 func (s *Stores) Announce(f *cmdutil.Factory) {
-	if len(s.places) > 0 {
-		f.IO.Err.Printf("patchbay: store: %s", term.CleanLine(strings.Join(s.places, ", ")))
+	if len(s.places) == 0 {
+		return
 	}
+	missing := ""
+	if s.postgres != nil && s.redis == nil {
+		missing = "; each process keeps sessions, notifications and limits for itself: " +
+			"add --store redis://HOST to share them"
+	}
+	f.IO.Err.Printf("patchbay: store: %s%s", term.CleanLine(strings.Join(s.places, ", ")), missing)
 }
 
 // Configure makes a handler share its sessions and the events of their streams, which requires Redis.
@@ -171,21 +196,29 @@ func (s *Stores) State() (entries state.Store, err error) {
 
 // A StoreReadiness is the condition of a store of several processes, for /readyz?verbose. It contains no address.
 type StoreReadiness struct {
-	Kind  string `json:"kind"`  // "redis"
+	Kind  string `json:"kind"`  // "redis" or "postgres"
 	State string `json:"state"` // "available", "unavailable", or "other key"
 }
 
 // readyTimeout limits the time for which the readiness waits for a store.
 const readyTimeout = time.Second
 
-// Readiness returns the conditions of the stores.
-func (s *Stores) Readiness() []StoreReadiness {
+// Readiness returns the conditions of the stores in Redis and PostgreSQL.
+func (s *Stores) Readiness() (all []StoreReadiness) {
 	if s == nil || s.key == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	return []StoreReadiness{readinessOf(kindRedis, s.key.Ready(ctx))}
+	kind := kindRedis
+	if s.postgres != nil {
+		kind = kindPostgres
+	}
+	if s.postgres != nil && s.redis != nil {
+		_, _, err := s.redis.HostState().Get(ctx, "check", "readiness")
+		all = append(all, readinessOf(kindRedis, err))
+	}
+	return append(all, readinessOf(kind, s.key.Ready(ctx)))
 }
 
 func readinessOf(kind string, err error) StoreReadiness {

@@ -21,7 +21,7 @@ import (
 func NewCmdGateway(f *cmdutil.Factory, start cmdutil.Run[*run.Options]) *cobra.Command {
 	cmd := run.NewCmdRun(f, start)
 	cmd.PersistentFlags().StringArrayVar(&f.Flags.Store, "store", nil,
-		"share state at this `URL`, such as redis://HOST or bolt:PATH")
+		"share state at this `URL`, such as redis://HOST, postgres://HOST or bolt:PATH (repeatable)")
 	_ = cmd.PersistentFlags().MarkHidden("store") // the help must fit a screen; docs/replicas.md explains it
 	cmd.AddCommand(pins.NewCmdPins(f, nil), audit.NewCmdAudit(f), keys.NewCmdKeys(f), keys.NewCmdSecret(f))
 	cmd.AddCommand(policy.NewCmdPolicy(f), install.NewCmdInstall(f, nil), install.NewCmdUninstall(f, nil))

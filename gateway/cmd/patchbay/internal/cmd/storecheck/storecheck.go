@@ -13,12 +13,13 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/stores/check"
+	"github.com/patchbay-mcp/patchbay/stores/postgres"
 	"github.com/patchbay-mcp/patchbay/stores/shared"
 )
 
 // NewCmdStore returns the command "doctor store".
 func NewCmdStore(f *cmdutil.Factory, run cmdutil.Run[*cmdutil.Invocation]) *cobra.Command {
-	return cmdutil.Command(f, "store URL", "Find out why a store of --store does not work (Redis, Valkey)",
+	return cmdutil.Command(f, "store URL", "Find out why a store of --store does not work (Redis, Valkey, PostgreSQL)",
 		cobra.ExactArgs(1), &cmdutil.Invocation{}, cmdutil.Or(run, examine))
 }
 
@@ -37,10 +38,14 @@ func examine(ctx context.Context, o *cmdutil.Invocation) error {
 		}
 		r.Checks = append(r.Checks, c)
 	}
-	if hosting.StoreKind(url) == "bolt" {
-		return exit.UsageError(errors.New("got a file: want the URL of a server, such as redis://HOST"))
+	switch hosting.StoreKind(url) {
+	case "bolt":
+		return exit.UsageError(errors.New("got a file: want the URL of a server, redis://HOST or postgres://HOST"))
+	case "postgres":
+		r.Target = term.CleanLine(postgres.Check(ctx, url, nil, report))
+	default:
+		r.Target = term.CleanLine(shared.Check(ctx, url, report))
 	}
-	r.Target = term.CleanLine(shared.Check(ctx, url, report))
 	o.IO.Err.Done()
 	if err := context.Cause(ctx); err != nil {
 		return err
