@@ -62,7 +62,7 @@ func NewCmdServe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	cmd.Flags().VarPF(&flags.Address{Value: &o.Console, Default: console.DefaultAddr}, "console", "",
 		"serve a web console, at this `host:port`").NoOptDefVal = "true"
 	cmd.Flags().StringArrayVar(&f.Flags.Store, "store", nil,
-		"share all state at this `URL`, such as redis://HOST or postgres://HOST (repeatable)")
+		"share all state at this `URL`, such as redis://HOST")
 	o.Views.AddFlags(cmd, true)
 	cmdutil.AddLogFormat(f, cmd)
 	cmdutil.AddNoAuthFlag(cmd, &o.NoAuth)
