@@ -37,7 +37,7 @@
 //     Screen.Heard hears the events of the admin API, and Screen.Follow runs while the console serves.
 //
 // Components may call [Has], [Asset], [Link], [If], [Time], [Clock] and [Indent]. The generator normalizes
-// white space: between two inline elements it keeps a space, and at the ends of an element none, so
+// white space: between two inline elements it keeps a space, and drops the spaces at the ends of an element, so
 // that these spaces are written as { " " }. A line end before the brace that closes a branch or a loop
 // is a space if an inline element follows. The text of a textarea must begin with a line end, which
 // browsers drop: { "\n" + text }. Attributes are written name={ value }, because showHidden looks for
@@ -143,7 +143,7 @@ type View struct {
 	Title     string          // default: the title of the route
 	Body      templ.Component // of the page, without its frame
 	Fragments []Fragment      // that the stream updates
-	Frames    string          // the origin of the frames that the page contains; "" for none
+	Frames    string          // the origin of the frames that the page contains, or ""
 	Every     time.Duration   // how often the stream also calls View without a change; 0 for never
 }
 

@@ -70,7 +70,7 @@ func (r *rule) Kind() string { return kindOf(r.Do) }
 // dryRun is the mode of a rule that decides nothing.
 const dryRun = "dry-run"
 
-// hits returns the hits of the rule in words.
+// hits returns the hits of the rule in words. The caller must set Decided and Dry before.
 func (r *rule) hits() string {
 	switch {
 	case r.Mode == dryRun:
@@ -83,7 +83,7 @@ func (r *rule) hits() string {
 	return count(r.Decided, "hit")
 }
 
-// count returns a number of things in words.
+// count returns a number of things in words. The plural of thing must end in s.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
