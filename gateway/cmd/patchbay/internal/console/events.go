@@ -24,10 +24,10 @@ type event struct {
 }
 
 // eventsOf renders fragments.
-func (c *Console) eventsOf(all []page.Fragment) ([]event, error) {
+func eventsOf(site *page.Site, all []page.Fragment) ([]event, error) {
 	var events []event
 	for i := range all {
-		e, err := c.eventOf(&all[i])
+		e, err := eventOf(site, &all[i])
 		if err != nil {
 			return nil, err
 		}
@@ -36,8 +36,8 @@ func (c *Console) eventsOf(all []page.Fragment) ([]event, error) {
 	return events, nil
 }
 
-func (c *Console) eventOf(f *page.Fragment) (*event, error) {
-	html, err := c.site.Render(f.Body)
+func eventOf(site *page.Site, f *page.Fragment) (*event, error) {
+	html, err := site.Render(f.Body)
 	if err != nil {
 		return nil, fmt.Errorf("fragment %s: %w", f.ID, err)
 	}
@@ -60,7 +60,7 @@ type sentFragment struct {
 
 // changes returns the events that bring a browser up to date with fragments. Items of lists that
 // are no longer among the fragments are removed.
-func (c *Console) changes(s sent, all []page.Fragment, pass int) ([]event, error) {
+func (s sent) changes(site *page.Site, all []page.Fragment, pass int) ([]event, error) {
 	events := s.kept(all)
 	for i := range all {
 		f := &all[i]
@@ -73,7 +73,7 @@ func (c *Console) changes(s sent, all []page.Fragment, pass int) ([]event, error
 		if f.Version != "" && f.Version == old.version {
 			continue
 		}
-		e, err := c.eventOf(f)
+		e, err := eventOf(site, f)
 		if err != nil {
 			return nil, err
 		}

@@ -46,7 +46,7 @@ func (c *Console) Events(lists ...[]string) (all [][]string, err error) {
 		for _, name := range items {
 			fragments = append(fragments, page.Fragment{ID: name, Body: script(name), In: "list", Place: page.Prepend})
 		}
-		events, err := c.changes(shown, fragments, pass)
+		events, err := shown.changes(c.site, fragments, pass)
 		if err != nil {
 			return nil, err
 		}

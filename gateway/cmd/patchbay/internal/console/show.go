@@ -68,7 +68,7 @@ func (c *Console) act(w http.ResponseWriter, r *page.Request, o *page.Route, err
 	case out.View != nil:
 		c.showView(w, r, o, cmp.Or(out.Status, http.StatusOK), out.View)
 	case isScript(r.Request):
-		events, err := c.eventsOf(out.Fragments)
+		events, err := eventsOf(c.site, out.Fragments)
 		if err != nil {
 			c.opts.Logger.Error("console: fragments not rendered", "path", o.Path, "error", err)
 			writeJSON(w, http.StatusInternalServerError, &response{Error: "internal error"})

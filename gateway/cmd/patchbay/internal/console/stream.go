@@ -135,7 +135,7 @@ func (c *Console) sendPass(p *shownPage, pass int, out *streamWriter) (every tim
 		every = v.Every
 		badges := c.badges(p.Request)
 		all := append(fragmentsOf(badges, p.URL.Path), v.Fragments...)
-		events, err = c.changes(p.sent, all, pass)
+		events, err = p.sent.changes(c.site, all, pass)
 	}
 	if err != nil {
 		text, _ := json.Marshal(page.ErrorText(err)) // never fails for a string
