@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -20,26 +21,32 @@ import (
 var errURL = errors.New("postgres: invalid URL: must have the form " +
 	"postgres://user:password@host:port/database?sslmode=verify-full, with special characters percent-encoded")
 
+// errSSL is for the parameter ssl of other drivers: pgx ignores it, or reads it as sslmode=require.
+var errSSL = errors.New("postgres: invalid URL: got the parameter ssl: want sslmode, such as sslmode=verify-full")
+
 // parse returns the settings of a pool. A connection to another machine uses TLS and checks the
-// certificate, unless the operator chose an sslmode: the default of libpq would try TLS first, and
-// then send everything in plain text.
+// certificate, unless the operator chose an sslmode: the default of libpq would accept each
+// certificate, or send everything in plain text.
 func parse(text string, connections int) (*pgxpool.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" { // not only variables of the environment
 		return nil, errURL
 	}
-	config, err := pgxpool.ParseConfig(text)
-	if file, ok := errors.AsType[*fs.PathError](err); ok { // of a certificate or a key
-		return nil, fmt.Errorf("postgres: invalid URL: %w", file)
-	}
-	if err != nil {
-		return nil, errURL
-	}
 	query := u.Query()
-	if !query.Has("sslmode") && !query.Has("ssl") && os.Getenv("PGSSLMODE") == "" && sendsPlainText(config.ConnConfig) {
-		query.Set("sslmode", "verify-full")
-		u.RawQuery = query.Encode()
-		if config, err = pgxpool.ParseConfig(u.String()); err != nil {
+	if query.Has("ssl") {
+		return nil, errSSL
+	}
+	config, err := parseConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	modes := append([]string{os.Getenv("PGSSLMODE")}, query["sslmode"]...)
+	if modes[len(modes)-1] == "" && !isVerified(config.ConnConfig) { // the last counts
+		u.RawQuery = strings.TrimPrefix(u.RawQuery+"&sslmode=verify-full", "&") // Encode would write a space as +
+		if config, err = parseConfig(u.String()); err != nil {
+			return nil, err
+		}
+		if !isVerified(config.ConnConfig) { // pgx found another query
 			return nil, errURL
 		}
 	}
@@ -53,23 +60,30 @@ func parse(text string, connections int) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// sendsPlainText reports whether a connection to another machine may lack TLS.
-func sendsPlainText(c *pgx.ConnConfig) bool {
-	if c.TLSConfig == nil && !isLocal(c.Host) {
-		return true
+// parseConfig returns the settings of a URL. The error does not contain the URL.
+func parseConfig(text string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(text)
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // of a certificate or a key
+		return nil, fmt.Errorf("postgres: invalid URL: %w", file)
 	}
-	for _, other := range c.Fallbacks {
-		if other.TLSConfig == nil && !isLocal(other.Host) {
-			return true
-		}
+	if err != nil {
+		return nil, errURL
 	}
-	return false
+	return config, nil
+}
+
+// isVerified reports whether each connection to another machine checks the certificate and its name.
+func isVerified(c *pgx.ConnConfig) bool {
+	all := append([]*pgconn.FallbackConfig{{Host: c.Host, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+	return !slices.ContainsFunc(all, func(a *pgconn.FallbackConfig) bool {
+		return !isLocal(a.Host) && (a.TLSConfig == nil || a.TLSConfig.InsecureSkipVerify)
+	})
 }
 
 // isLocal reports whether a host is this machine, or a socket in a folder.
 func isLocal(host string) bool {
-	return host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") ||
-		net.ParseIP(host).IsLoopback()
+	network, _ := pgconn.NetworkAddress(host, 0)
+	return host == "localhost" || network == "unix" || net.ParseIP(host).IsLoopback()
 }
 
 // addresses returns the addresses that a connection tries, without the user and password.
