@@ -17,6 +17,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/logs"
@@ -231,6 +233,30 @@ var (
 		`templ\.(Raw|Safe|Unsafe|JS|FromGoHTML|ToGoHTML|ComponentScript|WithNonce)`)
 	evaluation = regexp.MustCompile(`\beval\b|new Function|setTimeout\(\s*["'` + "`" + `]|import\(`)
 )
+
+// A refused URL does not end the updates: trust.js accepts the address that templ writes for it, and no other
+// address that a page does not contain.
+func TestRefusedURLsKeepTheUpdates(t *testing.T) {
+	script, err := os.ReadFile("assets/trust.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`const address = /(.*)/i;`).FindSubmatch(script)
+	if found == nil || !strings.Contains(string(script), "!address.test(value)") {
+		t.Fatal("trust.js does not test addresses")
+	}
+	address := regexp.MustCompile("(?i)" + string(found[1]))
+	for text, want := range map[string]bool{
+		string(templ.URL("javascript:alert(1)")): true, string(templ.URL("file:///etc/passwd")): true,
+		"https://a.example/": true, "/apps?load=1": true, "": true, "javascript:alert(1)": false, "about:blank": false,
+		"about:invalid": false, "about:invalid#TemplFailedSanitizationURLx": false, "data:text/html,x": false,
+		"tel:1": false, "ftp://a.example": false, "file:///x": false,
+	} {
+		if got := address.MatchString(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
 
 // TestConsoleAssets checks the rules for browser code: small files, a single parser of HTML, and nothing
 // inline that the Content-Security-Policy forbids.

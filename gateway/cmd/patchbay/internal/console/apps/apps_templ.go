@@ -692,7 +692,7 @@ func (p *appPage) filesPart() templ.Component {
 				return templ_7745c5c3_Err
 			}
 			for i, f := range p.State.Files {
-				if len(f.Data) > 0 {
+				if f.Data != nil {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 67, "<a class=\"button small\" href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -732,7 +732,7 @@ func (p *appPage) filesPart() templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-				} else {
+				} else if isWeb(f.URI) {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 70, "<a class=\"button small\" href=\"")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

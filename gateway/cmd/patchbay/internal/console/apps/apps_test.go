@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -24,8 +25,17 @@ import (
 
 const clockHTML = "<!DOCTYPE html><title>clock</title>"
 
+// emptyURIs are the URIs of the empty resources of the server clock. A browser must follow none.
+var emptyURIs = []string{"file:///empty.txt", "ui://x", "javascript:alert(1)", "JavaScript:alert(1)", "vbscript:x",
+	"data:text/html,x", "about:blank", "tel:1", "ftp://a.example/b", "ftps://a.example/b",
+	"mailto:a@b.example"}
+
 func newClock() *mcp.Server {
 	s := mcp.NewServer("clock", "1", nil)
+	for _, uri := range emptyURIs {
+		mcp.AddResource(s, &mcp.Resource{URI: uri, Name: "empty"},
+			func(context.Context, string) (string, error) { return "", nil })
+	}
 	views := apps.New(s)
 	views.Add(&apps.View{URI: "ui://clock/face", Name: "face"}, clockHTML)
 	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "time"}, &apps.ToolUI{View: "ui://clock/face"}),
@@ -306,6 +316,51 @@ func TestAppsOfferFilesAndEnd(t *testing.T) {
 	res, _ := v.Send(http.MethodPost, "/apps/set", url.Values{"load": {"99"}})
 	if res.StatusCode != http.StatusNotFound {
 		t.Errorf("settings of an unknown app: status %d", res.StatusCode)
+	}
+}
+
+// The page links to the web only: it offers a resource of the server as a file, also if the resource is empty.
+func TestAppsLinkOnlyToTheWeb(t *testing.T) {
+	v := newViewer(t, nil)
+	next := v.open()
+	v.post(`{"jsonrpc":"2.0","id":1,"method":"ui/initialize","params":{"appCapabilities":{}}}`)
+	next()
+	const web = "https://a.example/x?a=1&b=%22%3E'"
+	contents := []map[string]string{{"type": "resource_link", "name": "web", "uri": web}}
+	for _, uri := range emptyURIs {
+		contents = append(contents, map[string]string{"type": "resource_link", "name": "empty", "uri": uri})
+	}
+	request, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 2, "method": "ui/download-file",
+		"params": map[string]any{"contents": contents}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.post(string(request))
+	at := "/apps?load=" + v.load
+	v.Post("/inbox/answer", url.Values{"question": {v.question(at)}, "action": {"accept"}})
+	if got := next(); !strings.Contains(got, `"result":{}`) {
+		t.Fatalf("the response to a download: %s", got)
+	}
+	_, shown, _ := strings.Cut(v.See(at), `<section id="app-files"`)
+	shown, _, _ = strings.Cut(shown, "</section>")
+	links := regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(shown, -1)
+	if len(links) != len(contents) {
+		t.Fatalf("got %d links, want %d: %s", len(links), len(contents), shown)
+	}
+	for i, link := range links {
+		want := fmt.Sprintf("/apps/file?file=%d&load=%s", i, v.load)
+		if i == 0 {
+			want = web
+		}
+		if got := html.UnescapeString(link[1]); got != want {
+			t.Errorf("%s: the link is %q, want %q", contents[i]["uri"], got, want)
+		}
+		if i == 0 {
+			continue
+		}
+		if res, text := v.Send(http.MethodGet, want, nil); res.StatusCode != http.StatusOK || text != "" {
+			t.Errorf("%s: status %d, %q, want an empty file", contents[i]["uri"], res.StatusCode, text)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ const policy = globalThis.trustedTypes
 
 const refusedElements = new Set(["SCRIPT", "IFRAME", "FRAME", "OBJECT", "EMBED", "STYLE", "LINK", "META", "BASE",
   "TEMPLATE", "FRAMESET", "PORTAL", "FENCEDFRAME"]);
+// address matches relative URLs, URLs that run no code, and the URL that templ writes for a refused URL.
+const address = /^(https?:|mailto:|data:(image|audio)\/|blob:|about:invalid#TemplFailedSanitizationURL$|[/?#]|$)/i;
 const addresses = new Set(["href", "src", "action", "formaction", "xlink:href", "poster", "data", "srcset", "ping"]);
 
 function check(element) {
@@ -18,7 +20,7 @@ function check(element) {
     if (lower.startsWith("on") || lower === "style" || lower === "srcdoc") {
       throw new Error(`refused a fragment with the attribute ${name}`);
     }
-    if (addresses.has(lower) && !/^(https?:|mailto:|data:(image|audio)\/|blob:|[/?#]|$)/i.test(value)) {
+    if (addresses.has(lower) && !address.test(value)) {
       throw new Error(`refused a fragment with the address ${value}`);
     }
   }
