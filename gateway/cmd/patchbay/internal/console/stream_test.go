@@ -230,9 +230,30 @@ var (
 		`document\.write|setHTMLUnsafe|createPolicy`)
 	// unsafeTypes are the types and functions whose values reach a page without an escape.
 	unsafeTypes = regexp.MustCompile(`template\.(HTML|JS|CSS|URL|Srcset)|` +
-		`templ\.(Raw|Safe|Unsafe|JS|FromGoHTML|ToGoHTML|ComponentScript|WithNonce)`)
-	evaluation = regexp.MustCompile(`\beval\b|new Function|setTimeout\(\s*["'` + "`" + `]|import\(`)
+		`templ\.(Raw|Safe|Unsafe|JS|FromGoHTML|ToGoHTML|ComponentScript|ComponentFunc|ComponentCSSClass|` +
+		`Attributes|Attributer|OrderedAttributes|WithNonce)`)
+	// unsafeTemplates are the parts of templates that are no escaped text: attributes whose names are data, and
+	// styles and scripts.
+	unsafeTemplates = regexp.MustCompile(`\{\s*[^{}]+\.\.\.\s*\}|(?im:^\s*(css|script)\s+\w+\s*\()|(?i:\bsrcdoc\b)`)
+	evaluation      = regexp.MustCompile(`\beval\b|new Function|setTimeout\(\s*["'` + "`" + `]|import\(`)
 )
+
+// The rules for code that escapes nothing match each form in which templ offers it.
+func TestUnsafeTemplatesAreFound(t *testing.T) {
+	for text, want := range map[string]bool{
+		"var raw = templ.ComponentFunc(f)": true, "func f() templ.Attributes {": true, "a templ.OrderedAttributes": true,
+		"var a templ.Attributer": true, "<p { all... }>": true, "<p {attributes()...}>": true,
+		"<p\n\t{ p.Attributes(x)... }\n>": true,
+		"css red(x string) {":             true, "\tcss red() {": true, "script run(x string) {": true,
+		`<iframe srcdoc={ x }>`: true, `<iframe SRCDOC="x">`: true,
+		`<p>{ cmp.Or(all...) }</p>`: false, `<p class={ "css " + x }>css (style)</p>`: false, "<p>{ x } more...</p>": false,
+		"func f(c templ.Component) {": false,
+	} {
+		if got := unsafeTypes.MatchString(text) || unsafeTemplates.MatchString(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
 
 // A refused URL does not end the updates: trust.js accepts the address that templ writes for it, and no other
 // address that a page does not contain.
@@ -282,6 +303,9 @@ func TestConsoleAssets(t *testing.T) {
 		case ext == ".html" || ext == ".templ":
 			if found := inlineCode.FindString(source); found != "" {
 				t.Errorf("%s contains inline code: %q", name, found)
+			}
+			if found := unsafeTemplates.FindString(source); found != "" {
+				t.Errorf("%s contains %q", name, found)
 			}
 			if found := otherSites.FindString(source); found != "" {
 				t.Errorf("%s loads from another site: %q", name, found)
