@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/consoletest"
@@ -21,6 +22,18 @@ func TestHiddenCharactersAreShown(t *testing.T) {
 		if got := page.ShowHidden(text); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
+	}
+}
+
+// The elements of different names have different ids.
+func TestElementIDsDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"a b", "a_20b", "a%20b", "a_b", "a_5Fb", "a_5F20b", "a__20b", "a/b", "a_2Fb", "é", "_C3_A9"} {
+		id := page.ElementID(name)
+		if other, ok := seen[id]; ok || strings.ContainsAny(id, " %/") {
+			t.Errorf("the id of %q is %q, also that of %q", name, id, other)
+		}
+		seen[id] = name
 	}
 }
 

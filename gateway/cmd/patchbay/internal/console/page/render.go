@@ -93,7 +93,9 @@ func Link(path string, words ...string) (string, error) {
 
 // ElementID returns a text without the characters that an id must not contain, different for
 // different names.
-func ElementID(name string) string { return strings.ReplaceAll(url.PathEscape(name), "%", "_") }
+func ElementID(name string) string {
+	return strings.NewReplacer("_", "_5F", "%", "_").Replace(url.PathEscape(name))
+}
 
 // Indent returns JSON with line ends, and the same numbers and strings. Hidden characters are
 // escaped. A text that is no JSON is returned with hidden characters escaped.
