@@ -34,7 +34,7 @@ func TestLimitsShowBudgets(t *testing.T) {
 	fs := mcp.NewServer("fs", "1", nil)
 	mcp.AddTool(fs, &mcp.Tool{Name: "read"}, func(context.Context, struct{}) (string, error) { return "text", nil })
 	g, h := consoletest.Gateway(t, `{"mcpServers": {"fs": {"command": "x"}}, "patchbay": {"limits": {"callsPerDay": 4,
-		"bytesPerDay": "2KiB", "perTool": "20/h"}}}`, map[string]*mcp.Server{"fs": fs}, nil)
+		"bytesPerDay": "2KiB", "perTool": "20/h", "perCaller": "30/h"}}}`, map[string]*mcp.Server{"fs": fs}, nil)
 	v := consoletest.New(t, func(o *console.Options) { o.Admin = g.AdminClient }).Visitor()
 	if text := v.See("/limits"); !strings.Contains(text, "4 calls and 2.0 kB") ||
 		!strings.Contains(text, "No caller has used a part of a budget") {
@@ -46,7 +46,8 @@ func TestLimitsShowBudgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := v.See("/limits")
-	for _, want := range []string{"1 of 4, 25 %", "of 2.0 kB", "19 of 20 left, 20/h", "midnight UTC",
+	for _, want := range []string{"1 of 4, 25 %", "of 2.0 kB", "fs read</span> 19 of 20 left, 20/h",
+		"all requests</span> 29 of 30 left, 30/h", "midnight UTC",
 		"The figures are of this gateway."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got %s, want %q", text, want)
