@@ -349,9 +349,9 @@ func (e *Examination) Section() templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var19 string
-				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(e.Report)
+				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs("\n" + e.Report)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `cmd/patchbay/internal/console/doctorpage/examination.templ`, Line: 50, Col: 156}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `cmd/patchbay/internal/console/doctorpage/examination.templ`, Line: 50, Col: 163}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 				if templ_7745c5c3_Err != nil {

@@ -136,7 +136,8 @@ func TestPolicyExplainsARequest(t *testing.T) {
 	}{
 		{"drop", `{"n": 1}`, []string{
 			"deny</span> by rule no-drop", "does not match", "matches: deny", "&lt;b&gt;never"}},
-		{"read", `{"n": 9} // large`, []string{"allow</span> by the default", "matches: deny", "dry run", "// large"}},
+		{"read", "\n" + `{"n": 9} // large`, []string{"allow</span> by the default", "matches: deny", "dry run",
+			`">` + "\n\n" + `{&#34;n&#34;: 9} // large</textarea>`}}, // browsers drop the first line end
 		{"read", `{"n": `, []string{"invalid arguments: ", "role=\"alert\""}},
 	} {
 		form := url.Values{"on": {"call"}, "server": {"db"}, "tool": {test.tool}, "args": {test.args},
@@ -164,7 +165,8 @@ func TestPolicyIsTestedOnRecordedTraffic(t *testing.T) {
 	call(t, h)
 	for edited, want := range map[string][]string{
 		rules: {"3 calls, 0 would change"},
-		`{}`:  {"3 calls, 1 would change", "db drop", "bob", "by rule no-drop", "by the default"},
+		"\n{}": {"3 calls, 1 would change", "db drop", "bob", "by rule no-drop", "by the default",
+			`">` + "\n\n{}</textarea>"}, // browsers drop the first line end
 		`{"rules": [{"name": "big", "when": "args.n > 5", "do": "ask"}]} // new`: {
 			"3 calls, 2 would change", "by rule big"},
 		`{"rules": [{"name": "x", "when": "tool.nam == 1", "do": "deny"}]}`: {"problem data", "nam"},
