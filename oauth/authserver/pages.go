@@ -19,7 +19,7 @@ import (
 // pageStyle is the style sheet of all pages.
 //
 //go:embed pages.css
-var pageStyle string
+var pageStyle markup.HTML
 
 // maxShown is the maximum number of characters of a client's name that are shown: enough for real
 // names, and too few to imitate the text of the page.
@@ -63,7 +63,7 @@ func writePage(w http.ResponseWriter, status int, head pageHead, content markup.
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex">
 <title>` + markup.Text(head.Title) + ` – ` + server + `</title>
-<style>` + markup.HTML(style) + `</style>
+<style>` + style + `</style>
 </head>
 <body>
 <header>` + server + `</header>
