@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// HTML is HTML markup. A literal of a program is markup; any other string must pass through [Text],
-// because the compiler rejects the concatenation of HTML and a string variable.
+// HTML is HTML markup. A literal of a program is markup; any other string must pass through [Text].
+// The compiler rejects the concatenation of HTML and a string variable, and a test of the
+// repository rejects the conversion of a variable.
 type HTML string
 
 // Text returns the HTML of a text, for the content of an element or the value of an attribute in

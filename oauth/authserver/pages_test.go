@@ -136,13 +136,16 @@ func TestHostileTextsDoNotChangeThePages(t *testing.T) {
 			withPasswords(t)(o)
 			o.Clients[0].Name, o.Clients[0].URI = text, "https://"+text+"/"
 			o.Resources[0].Scopes[0].Description = text
+			o.Name, o.Resources[0].Name = text, text
 		})
 		b := w.browser()
 		consent, form := b.consentPage(authorizeQuery())
 		login := b.get(b.decide(form, "allow").Header.Get("Location"))
 		failed := b.submitPassword(form, text, "wrong")
 		for name, page := range map[string]response{"consent": consent, "login": login, "failed": failed} {
-			if !strings.Contains(page.body, "<bdi>"+want+"</bdi>") {
+			if n := strings.Count(page.body, "<bdi>"); n < 2 || strings.Count(page.body, "<bdi>"+want+"</bdi>") != n ||
+				!strings.Contains(page.body, "<header>"+want+"</header>") ||
+				!strings.Contains(page.body, " – "+want+"</title>") {
 				t.Errorf("%s: %q is not escaped: %s", name, text, page.body)
 			}
 			if strings.Contains(page.body, "<script") || strings.Contains(page.body, "href=") ||

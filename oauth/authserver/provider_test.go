@@ -534,12 +534,15 @@ func TestConsentPageNamesTheProvider(t *testing.T) {
 
 func TestProviderChoiceCanBeCanceled(t *testing.T) {
 	one, two := newIDP(t), newIDP(t)
-	w := newEnv(t, withProviders(t, one.provider("one"), two.provider("two")))
+	odd := one.provider("one")
+	odd.Name = `<b>'&`
+	w := newEnv(t, withProviders(t, odd, two.provider("two")))
 	b := w.browser()
 	_, form := b.consentPage(authorizeQuery())
 	b.get(b.decide(form, "allow").Header.Get("Location"))
 	form.Set("provider", "three")
-	if res := b.submit("/login", form); res.StatusCode != http.StatusOK || !strings.Contains(res.body, "Provider one") {
+	if res := b.submit("/login", form); res.StatusCode != http.StatusOK ||
+		!strings.Contains(res.body, `name="provider" value="one">&lt;b&gt;&#39;&amp;</button>`) {
 		t.Errorf("unknown provider: %s %s, want 200 and the choice again", res.Status, res.body)
 	}
 	form.Set("decision", "deny")
