@@ -241,12 +241,14 @@ var (
 // The rules for code that escapes nothing match each form in which templ offers it.
 func TestUnsafeTemplatesAreFound(t *testing.T) {
 	for text, want := range map[string]bool{
-		"var raw = templ.ComponentFunc(f)": true, "func f() templ.Attributes {": true, "a templ.OrderedAttributes": true,
-		"var a templ.Attributer": true, "<p { all... }>": true, "<p {attributes()...}>": true,
+		"var raw = templ.ComponentFunc(f)": true, "func f() templ.Attributes {": true,
+		"a templ.OrderedAttributes": true,
+		"var a templ.Attributer":    true, "<p { all... }>": true, "<p {attributes()...}>": true,
 		"<p\n\t{ p.Attributes(x)... }\n>": true,
 		"css red(x string) {":             true, "\tcss red() {": true, "script run(x string) {": true,
 		`<iframe srcdoc={ x }>`: true, `<iframe SRCDOC="x">`: true,
-		`<p>{ cmp.Or(all...) }</p>`: false, `<p class={ "css " + x }>css (style)</p>`: false, "<p>{ x } more...</p>": false,
+		`<p>{ cmp.Or(all...) }</p>`: false, `<p class={ "css " + x }>css (style)</p>`: false,
+		"<p>{ x } more...</p>":        false,
 		"func f(c templ.Component) {": false,
 	} {
 		if got := unsafeTypes.MatchString(text) || unsafeTemplates.MatchString(text); got != want {

@@ -28,7 +28,8 @@ func TestHiddenCharactersAreShown(t *testing.T) {
 // The elements of different names have different ids.
 func TestElementIDsDiffer(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range []string{"a b", "a_20b", "a%20b", "a_b", "a_5Fb", "a_5F20b", "a__20b", "a/b", "a_2Fb", "é", "_C3_A9"} {
+	for _, name := range []string{"a b", "a_20b", "a%20b", "a_b", "a_5Fb", "a_5F20b", "a__20b", "a/b",
+		"a_2Fb", "é", "_C3_A9"} {
 		id := page.ElementID(name)
 		if other, ok := seen[id]; ok || strings.ContainsAny(id, " %/") {
 			t.Errorf("the id of %q is %q, also that of %q", name, id, other)
