@@ -48,14 +48,14 @@ type liveKeys struct {
 	used  func(k *Key)
 	ended func(k *Key, why error)
 
-	work sync.WaitGroup // writes of touch
+	work sync.WaitGroup // writes of touch, and retry
 	stop func()         // ends the calls of changed
 
 	mu     sync.Mutex // guards the fields below
+	quit   func()     // ends retry; nil while reads succeed
 	byHash map[keyHash]*liveKey
 	gone   map[keyHash]*liveKey // revoked keys, for logs and records
 	read   time.Time            // when byHash was read
-	tried  time.Time            // when it was tried last
 	early  int                  // readings since then for unknown keys
 	open   int                  // requests in progress
 	timer  *time.Timer
@@ -82,11 +82,9 @@ func (l *liveKeys) find(hash keyHash) (*liveKey, error) {
 		return nil, err
 	}
 	k := l.byHash[hash]
-	if k == nil && l.early < maxEarlyReads {
+	if k == nil && l.quit == nil && l.early < maxEarlyReads {
 		l.early++
-		if err := l.readKeys(l.read); err != nil {
-			l.log.Error("gateway: keys not read", "error", err)
-		}
+		l.readKeys(l.read)
 		k = l.byHash[hash]
 	}
 	if k == nil || subtle.ConstantTimeCompare(k.hash[:], hash[:]) != 1 {
@@ -129,17 +127,16 @@ func (l *liveKeys) touch(k *liveKey, now time.Time) {
 	}
 }
 
-// refresh reads the keys if they are older than keysAge. The lock is held.
+// refresh reads the keys if they are older than keysAge. After a failure retry reads them instead:
+// callers do not wait for a store that does not answer. The lock is held.
 func (l *liveKeys) refresh() error {
 	now := time.Now()
 	if now.Sub(l.read) < keysAge {
 		return nil
 	}
-	if now.Sub(l.tried) >= keysAge {
-		l.tried, l.early = now, 0
-		if err := l.readKeys(now); err != nil {
-			l.log.Error("gateway: keys not read", "error", err)
-		}
+	if l.quit == nil {
+		l.early = 0
+		l.readKeys(now)
 	}
 	if now.Sub(l.read) >= keysMaxAge {
 		for _, k := range l.byHash {
@@ -155,20 +152,57 @@ func (l *liveKeys) refresh() error {
 func (l *liveKeys) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.readKeys(time.Now()); err != nil {
-		l.log.Error("gateway: keys not read", "error", err)
+	if l.quit == nil {
+		l.readKeys(time.Now())
 	}
 }
 
-// readKeys reads the keys, and ends keys that were removed, expired or replaced. The caller must
-// hold the lock.
-func (l *liveKeys) readKeys(now time.Time) error {
-	ctx, cancel := context.WithTimeout(context.Background(), keysTimeout)
-	defer cancel()
-	found := map[keyHash]*liveKey{}
-	for e, err := range l.store.state.List(ctx, stateKind) {
+// readKeys reads the keys. After a failure, retry does so until it succeeds. The lock is held.
+func (l *liveKeys) readKeys(now time.Time) {
+	all, err := l.list(context.Background())
+	switch {
+	case err == nil:
+		l.use(all, now)
+	case !l.closed:
+		ctx, cancel := context.WithCancel(context.Background())
+		l.quit = cancel
+		l.work.Go(func() { l.retry(ctx) })
+	}
+}
+
+// retry reads the keys without the lock until it succeeds or ctx ends.
+func (l *liveKeys) retry(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(keysAge):
+		}
+		now := time.Now()
+		all, err := l.list(ctx)
 		if err != nil {
-			return err
+			continue // it is logged
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.quit()
+		l.quit = nil
+		l.use(all, now)
+		return
+	}
+}
+
+// list returns the keys of the store.
+func (l *liveKeys) list(ctx context.Context) (all map[keyHash]*storedKey, err error) {
+	bounded, cancel := context.WithTimeout(ctx, keysTimeout)
+	defer cancel()
+	all = map[keyHash]*storedKey{}
+	for e, err := range l.store.state.List(bounded, stateKind) {
+		if err != nil {
+			if ctx.Err() == nil {
+				l.log.Error("gateway: keys not read", "error", err)
+			}
+			return nil, err
 		}
 		stored, hash, err := decodeKey(e.Value)
 		if err != nil || stored.Name != e.Key {
@@ -176,6 +210,15 @@ func (l *liveKeys) readKeys(now time.Time) error {
 				"key", fmt.Sprintf("%.80q", e.Key))
 			continue
 		}
+		all[hash] = stored
+	}
+	return all, nil
+}
+
+// use replaces the keys, and ends keys that were removed, expired or replaced. The lock is held.
+func (l *liveKeys) use(all map[keyHash]*storedKey, now time.Time) {
+	found := map[keyHash]*liveKey{}
+	for hash, stored := range all {
 		k := l.byHash[hash]
 		if k == nil || !k.isSame(&stored.Key) {
 			k = &liveKey{Key: stored.Key, hash: hash, touched: stored.Used, caller: stored.principal(),
@@ -199,7 +242,6 @@ func (l *liveKeys) readKeys(now time.Time) error {
 		}
 	}
 	l.byHash, l.read = found, now
-	return nil
 }
 
 // isSame reports whether two keys with one secret are equal, except for the time of their last use.
@@ -263,6 +305,9 @@ func (l *liveKeys) close() {
 	l.stop()
 	l.mu.Lock()
 	l.closed = true
+	if l.quit != nil {
+		l.quit()
+	}
 	l.mu.Unlock()
 	l.work.Wait()
 }

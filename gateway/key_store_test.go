@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,6 +277,77 @@ func TestUseOfAKeyIsWrittenOnceAMinute(t *testing.T) {
 	})
 }
 
+// A silentState does not answer on demand.
+type silentState struct {
+	state.Memory
+	silent atomic.Bool
+}
+
+func (s *silentState) List(ctx context.Context, kind string) iter.Seq2[state.Entry, error] {
+	if s.silent.Load() {
+		<-ctx.Done()
+		return func(yield func(state.Entry, error) bool) { yield(state.Entry{}, ctx.Err()) }
+	}
+	return s.Memory.List(ctx, kind)
+}
+
+// While the store does not answer, the first request waits for it, and no other, not even after
+// many wrong keys. The gateway notices by itself that the store answers again.
+func TestKeysOfAStoreThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := &silentState{}
+		store := gateway.NewKeyStore(state)
+		g := gateway.New((&upstreams{}).newHost(t, twoServers), &gateway.Options{KeyStore: store,
+			Logger: slog.New(slog.DiscardHandler)})
+		h := g.Handler()
+		ann, bob := newKey(t, store, gateway.Key{Name: "ann"}), newKey(t, store, gateway.Key{Name: "bob"})
+		want := func(secret string, code int, wait time.Duration) {
+			t.Helper()
+			begin := time.Now()
+			if got := request(h, "POST", "/mcp", "Authorization", "Bearer "+secret).Code; got != code {
+				t.Errorf("got %d, want %d", got, code)
+			}
+			if waited := time.Since(begin); waited > wait {
+				t.Errorf("the request waited %v, want at most %v", waited, wait)
+			}
+		}
+		want(ann, 200, 0)
+		want(bob, 200, 0)
+		state.silent.Store(true)
+		<-time.After(2 * time.Second)
+		want(ann, 200, 2*time.Second)
+		for i := range 20 {
+			wrong := gateway.KeyPrefix + strings.Repeat("x", 30+i)
+			begin := time.Now()
+			w := sendFrom(h, fmt.Sprintf("192.0.2.%d:1", i), "POST", "/mcp", "", "Authorization", "Bearer "+wrong)
+			if w.Code != 401 || time.Since(begin) > 0 {
+				t.Errorf("a wrong key: got %d after %v, want 401 at once", w.Code, time.Since(begin))
+			}
+			want(ann, 200, 0)
+			<-time.After(time.Second)
+		}
+		if _, err := store.Revoke(t.Context(), "bob"); err != nil {
+			t.Fatal(err)
+		}
+		want(bob, 200, 0) // nobody can know
+		<-time.After(10 * time.Second)
+		want(ann, 503, 0)
+		state.silent.Store(false)
+		<-time.After(5 * time.Second)
+		want(ann, 200, 0)
+		want(bob, 401, 0)
+
+		state.silent.Store(true)
+		<-time.After(time.Second)
+		want(ann, 200, 2*time.Second)
+		<-time.After(1500 * time.Millisecond) // a read is in progress
+		begin := time.Now()
+		if err := g.Shutdown(t.Context()); err != nil || time.Since(begin) > 0 {
+			t.Errorf("Shutdown: %v after %v", err, time.Since(begin))
+		}
+	})
+}
+
 // A countedState counts writes, and fails on demand.
 type countedState struct {
 	state.Memory
@@ -332,7 +404,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 			t.Errorf("the local user: %d, want 200", w.Code)
 		}
 		setFails(false)
-		time.Sleep(time.Second)
+		<-time.After(2 * time.Second)
 		if status() != 200 {
 			t.Error("refused after the store can be read again")
 		}
