@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
@@ -36,7 +37,8 @@ func checkStore(text, digit string) error {
 			"variable between them")
 	}
 	password, _ := u.User.Password()
-	if isPassword(password, digit) || query.Has("password") || isPassword(query.Get("sslpassword"), digit) {
+	isSecret := func(text string) bool { return isPassword(text, digit) }
+	if isSecret(password) || query.Has("password") || slices.ContainsFunc(query["sslpassword"], isSecret) {
 		return errors.New("got a URL with a password: want a variable in its place, such as " +
 			u.Scheme + "://USER:${PASSWORD}@HOST or " + u.Scheme + "://USER:${file:/run/secrets/password}@HOST")
 	}

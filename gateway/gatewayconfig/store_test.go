@@ -23,7 +23,8 @@ func TestStoresContainNoPassword(t *testing.T) {
 	for _, invalid := range []string{"redis://:hunter2@redis:6379", "rediss://app:hunter2${X}@redis:6379", "", "bolt:",
 		"redis:hunter2", "http://hunter2", "redis://redis:6379?password=hunter2", "postgres://app:hunter2@db/patchbay",
 		"postgres:hunter2", "postgres://db/patchbay?password=hunter2", "postgres://db/patchbay?password=${X}",
-		"postgres://db/patchbay?sslpassword=hunter2", "postgres://db/patchbay?%70assword=hunter2",
+		"postgres://db/patchbay?sslpassword=hunter2", "postgres://db/x?sslpassword=${X}&sslpassword=hunter2",
+		"postgres://db/patchbay?%70assword=hunter2",
 		"postgres://db/patchbay?sslmode=%zz", "redis://:%3${X}@h", "redis://:%${X}@h",
 		"redis://:hunter2@%zz", "hunter2", "redis://:1@h", "redis://:2@h", "redis://:%31@h:${PORT}", "redis://:12@h",
 		"rediss://app:1@h:${PORT}", "1", "2", "redis://:1${X}@h"} {
