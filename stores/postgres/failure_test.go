@@ -295,6 +295,22 @@ func TestErrorsDoNotContainThePassword(t *testing.T) {
 	}
 }
 
+func TestServerThatRefusesWritesIsNotReady(t *testing.T) {
+	opts := newSchema()
+	url := need(t).url()
+	s := open(t, url, opts)
+	if err := s.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if want := "127.0.0.1:" + shared.port; s.Addresses() != want {
+		t.Errorf("the addresses are %s, want %s", s.Addresses(), want)
+	}
+	reader := open(t, url+"?default_transaction_read_only=on", opts)
+	if err := reader.Ready(t.Context()); !errors.Is(err, postgres.ErrUnavailable) {
+		t.Errorf("Ready of a server that refuses writes returned %v, want ErrUnavailable", err)
+	}
+}
+
 func TestInvalidOptionsAreRefused(t *testing.T) {
 	for _, opts := range []postgres.Options{
 		{Schema: strings.Repeat("s", 64)}, {Schema: "a\x00"}, {Schema: "\xff"}, {Timeout: -1},

@@ -123,6 +123,21 @@ func (s *Store) connect(url string) error {
 	return err
 }
 
+// Addresses returns the addresses of the servers as HOST:PORT, separated by commas.
+func (s *Store) Addresses() string { return s.server }
+
+// Ready returns [ErrUnavailable] if the server does not answer, or refuses writes.
+func (s *Store) Ready(ctx context.Context) error {
+	var version int
+	var standby, readOnly bool
+	err := s.query(ctx, "check server", 0, func(row pgx.Rows) error { return row.Scan(&version, &standby, &readOnly) })
+	if err == nil && (standby || readOnly) {
+		err = fmt.Errorf("%w: %s: refuses writes: use the primary, or set default_transaction_read_only to off",
+			ErrUnavailable, s.server)
+	}
+	return err
+}
+
 // Close closes the connections, after the operations that run. After Close, all stores return
 // [ErrClosed].
 func (s *Store) Close() {

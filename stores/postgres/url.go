@@ -36,7 +36,8 @@ func parse(text string, connections int) (*pgxpool.Config, error) {
 	if query.Has("ssl") {
 		return nil, errSSL
 	}
-	config, err := parseConfig(text)
+	_, rest, _ := strings.Cut(text, ":")
+	config, err := parseConfig(u.Scheme + ":" + rest) // pgx wants small letters
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,7 @@ func TestConnectionsToOtherMachinesAreVerified(t *testing.T) {
 	const refused, prefer = "want sslmode", "any certificate, plain"
 	for _, test := range []struct{ url, variable, value, want string }{
 		{url: "postgres://db/x", want: "verified db"},
+		{url: "POSTGRES://db/x", want: "verified db"},
 		{url: "postgres://db/x?sslmode=", want: "verified db"},
 		{url: "postgres://db/x?sslmode=disable&sslmode=", want: "verified db"},
 		{url: "postgres://db/x?sslmode=", variable: "PGSSLMODE", value: "verify-full", want: "verified db"},
