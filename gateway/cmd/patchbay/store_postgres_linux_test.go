@@ -239,12 +239,19 @@ func TestGatewaysWithRedisAndPostgres(t *testing.T) {
 	all()
 
 	redis.kill()
+	_, stderr, status := run(t, "gateway", "keys", "revoke", "bob", "--config", file)
+	if status != 0 || !strings.Contains(stderr, "warning: without Redis") {
+		t.Errorf("keys revoke without Redis: status %d, %s, want a warning", status, stderr)
+	}
 	redis.again() // without its data
 	f.awaitStores(t, "redis available, postgres available")
 	for i, p := range f.processes {
 		p.kill()
 		f.processes[i] = p.again()
 		f.waitReady(t, i)
+	}
+	if got := control("keys", "list"); strings.Contains(got, "bob") || !strings.Contains(got, "ann") {
+		t.Errorf("the keys are %s, want only ann", got)
 	}
 	later := f.client(t, "2025-11-25", ann)
 	later.greetTimes(t, 4)
@@ -310,11 +317,21 @@ func TestTasksInPostgresSurviveAllProcesses(t *testing.T) {
 func TestProcessesWithPostgresAlone(t *testing.T) {
 	freshState(t)
 	durable := startPostgres(t)
+	t.Setenv("ADDR_TEST", "other.invalid:1")
+	host, port, _ := strings.Cut(durable.addr, ":")
+	durable.store = "POSTGRES://postgres:${PGPASSWORD_TEST}@${ADDR_TEST}/postgres?application_name=a@b&host=" + host +
+		"&port=" + port // the query overrides the address
 	f := startFleet(t, "serve", "--insecure-no-auth", "--quiet", "--store", durable.store)
 	if got := f.processes[0].stderr.String(); !strings.Contains(got, "store: postgres at "+durable.addr+
 		"; each process keeps sessions") {
 		t.Errorf("the process printed %q, want what it does not share", got)
 	}
+	f.awaitStores(t, "postgres available")
+	durable.sql("ALTER SYSTEM SET default_transaction_read_only = on")
+	durable.sql("SELECT pg_reload_conf()")
+	f.awaitStores(t, "postgres unavailable")
+	durable.sql("ALTER SYSTEM RESET default_transaction_read_only")
+	durable.sql("SELECT pg_reload_conf()")
 	f.awaitStores(t, "postgres available")
 	c := f.client(t, "2026-07-28", nil)
 	c.greetTimes(t, 9) // each answer reaches another process than its question

@@ -51,6 +51,7 @@ type Config struct {
 	Fixed    map[string]*target.Target // the servers that the command line names; nil for a configuration
 	Pins     state.Store               // holds the approved definitions; nil accepts every definition
 	Stores   *Stores                   // of the gateway; nil before OpenStores
+	beside   bool                      // of a command beside gateways
 	Events   *gateway.EventLog         // serves the events of the admin API; nil without the API
 	Capture  *capture.Ring             // records the traffic; nil records nothing
 	// InProcess dials the servers in this process, by name.

@@ -55,7 +55,8 @@ func (c *Config) State(ctx context.Context, f *cmdutil.Factory) (state.Store, er
 	return c.Stores.State()
 }
 
-// GatewayState returns the state of the gateways of this user, for commands beside them.
+// GatewayState returns the state of the gateways of this user, for commands beside them. If another store contains
+// the state, Redis may be unavailable: it only announces changes.
 func GatewayState(ctx context.Context, f *cmdutil.Factory) (state.Store, error) {
 	c, invalid, err := MergedConfig(f, configs.Files(f.Flags.Config), "")
 	if f.Config.NamesConfig() {
@@ -64,6 +65,7 @@ func GatewayState(ctx context.Context, f *cmdutil.Factory) (state.Store, error) 
 	if err != nil {
 		return nil, exit.UsageError(err)
 	}
+	c.beside = true
 	return c.State(ctx, f)
 }
 

@@ -1,7 +1,6 @@
 package hosting
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ const kindFile, kindRedis, kindPostgres = "bolt", "redis", "postgres"
 
 // StoreKind returns the kind of a store whose variables are replaced: "bolt", "redis" or "postgres".
 func StoreKind(store string) string {
-	switch scheme, _, _ := strings.Cut(store, ":"); scheme {
+	switch scheme, _, _ := strings.Cut(store, ":"); strings.ToLower(scheme) {
 	case kindFile:
 		return kindFile
 	case kindPostgres, "postgresql":
@@ -76,20 +75,35 @@ func StoreKind(store string) string {
 // OpenStores opens the stores of URLs until the command ends. Variables of c replace passwords.
 func OpenStores(ctx context.Context, f *cmdutil.Factory, c *Config, urls []string) (*Stores, error) {
 	s := &Stores{}
+	var lost error // of Redis, for a command beside processes that contain the state elsewhere
 	for _, text := range urls {
 		store, err := ExpandStore(ctx, f, c, text)
 		if err != nil {
 			return nil, err
 		}
 		kind := StoreKind(store)
-		if kind == kindRedis && s.redis != nil || kind != kindRedis && (s.File != "" || s.postgres != nil) {
+		second := s.redis != nil || lost != nil
+		if kind != kindRedis {
+			second = s.postgres != nil || s.File != ""
+		}
+		if second {
 			return nil, exit.UsageError(errors.New(
 				"invalid stores: want at most a Redis server, and a PostgreSQL server or a file"))
 		}
 		if err := s.open(ctx, f, kind, store); err != nil {
-			return nil, &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf(
+			lost = &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf(
 				"open the store: %w\nTo find the reason: patchbay doctor store %s", err, term.ShellWord(text))}
+			if kind != kindRedis || !c.beside {
+				return nil, lost
+			}
 		}
+	}
+	switch {
+	case lost != nil && s.postgres == nil && s.File == "":
+		return nil, lost
+	case lost != nil:
+		f.IO.Err.Printf("%s without Redis, gateways notice a change a second or two later: %s", f.IO.Warning(),
+			term.Clean(lost.Error()))
 	}
 	if d := s.Durable(); d != nil {
 		var err error
@@ -111,6 +125,8 @@ func (s *Stores) open(ctx context.Context, f *cmdutil.Factory, kind, store strin
 			return err
 		}
 		f.Exit.Add(cmdutil.ExitLocks, s.postgres.Close)
+		s.places = append(s.places, kind+" at "+s.postgres.Addresses())
+		return nil
 	default:
 		if s.redis, err = redis.Open(ctx, store, nil); err != nil {
 			return err
@@ -119,7 +135,7 @@ func (s *Stores) open(ctx context.Context, f *cmdutil.Factory, kind, store strin
 	}
 	u, err := url.Parse(store)
 	if err == nil {
-		s.places = append(s.places, kind+" at "+cmp.Or(u.Host, u.Query().Get("host"), "the default address"))
+		s.places = append(s.places, kind+" at "+u.Host)
 	}
 	return err
 }
@@ -210,15 +226,18 @@ func (s *Stores) Readiness() (all []StoreReadiness) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	kind := kindRedis
-	if s.postgres != nil {
-		kind = kindPostgres
+	if s.postgres == nil {
+		return append(all, readinessOf(kindRedis, s.key.Ready(ctx)))
 	}
-	if s.postgres != nil && s.redis != nil {
+	if s.redis != nil {
 		_, _, err := s.redis.HostState().Get(ctx, "check", "readiness")
 		all = append(all, readinessOf(kindRedis, err))
 	}
-	return append(all, readinessOf(kind, s.key.Ready(ctx)))
+	err := s.postgres.Ready(ctx)
+	if err == nil {
+		err = s.key.Ready(ctx)
+	}
+	return append(all, readinessOf(kindPostgres, err))
 }
 
 func readinessOf(kind string, err error) StoreReadiness {
@@ -235,8 +254,8 @@ func readinessOf(kind string, err error) StoreReadiness {
 // password, or in the query is percent-encoded, so that it may contain any character.
 func ExpandStore(ctx context.Context, f *cmdutil.Factory, c *Config, text string) (string, error) {
 	err := gatewayconfig.CheckStore(text)
-	host := strings.LastIndex(text, "@") + 1
 	address, _, _ := strings.Cut(text, "?")
+	host := strings.LastIndex(address, "@") + 1
 	end := 0 // of the previous variable
 	store := netx.ReplaceVariables(text, func(variable string) string {
 		begin := end + strings.Index(text[end:], variable)
