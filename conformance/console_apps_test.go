@@ -161,6 +161,43 @@ func (p *tab) clickInApp(done string) {
 	}
 }
 
+// emptyPage offers an empty file of its server, whose URI no browser may follow.
+const emptyPage = `<!DOCTYPE html><title>Empty</title><p>Empty.</p>
+<script>
+  const post = message => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
+  addEventListener("message", received => {
+    if (received.data.id !== 1) return;
+    post({ method: "ui/notifications/initialized", params: {} });
+    post({ id: 2, method: "ui/download-file",
+      params: { contents: [{ type: "resource_link", name: "empty", uri: "file:///empty.txt" }] } });
+  });
+  post({ id: 1, method: "ui/initialize", params: { appInfo: { name: "Empty", version: "1" }, appCapabilities: {},
+    protocolVersion: "2026-01-26" } });
+</script>`
+
+// The updates of a page continue after an app offers an empty file.
+func TestConsoleAppsOfferEmptyFiles(t *testing.T) {
+	browser := startBrowser(t)
+	s := mcp.NewServer("empty", "1", &mcp.ServerOptions{Logger: logger(t)})
+	views := apps.New(s)
+	views.Add(&apps.View{URI: "ui://empty/page", Name: "page"}, emptyPage)
+	mcp.AddTool(s, views.WithUI(&mcp.Tool{Name: "show"}, &apps.ToolUI{View: "ui://empty/page"}),
+		func(context.Context, struct{}) (string, error) { return "shown", nil })
+	mcp.AddResource(s, &mcp.Resource{URI: "file:///empty.txt", Name: "empty"},
+		func(context.Context, string) (string, error) { return "", nil })
+	server := httptest.NewServer(mcphttp.NewHandler(s, nil))
+	t.Cleanup(server.Close)
+	w := startConsole(t, `{"mcpServers": {"empty": {"url": "`+server.URL+`"}}}`)
+	p := newWatchedTab(t, browser)
+	openApp(t, p.tab, w, "empty", "show")
+	const approve = "#questions [value=accept]:not([hidden])"
+	p.waitFor("the request to save a file", exists(approve))
+	p.click(approve)
+	p.waitFor("the file", `document.querySelector("#app-files a")?.getAttribute("href").startsWith("/apps/file?")`)
+	p.waitFor("the response", logged("response 2"))
+	p.waitFor("the stream", `document.querySelector("#connection.live") !== null`)
+}
+
 func TestConsoleAppsContainHostilePages(t *testing.T) {
 	browser := startBrowser(t)
 	url, stolen := newHostile(t)
