@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -182,6 +183,28 @@ func TestTaskInSingleMode(t *testing.T) {
 		wantResult(t, start(t, c, "nap"), "a rested")
 		wantResult(t, start(t, c, "meet"), "a true true")
 	})
+}
+
+// Callers of a single server connect at once, and each learns that the server runs tasks.
+func TestCallersOfASingleServerConnectAtOnce(t *testing.T) {
+	up := mcptest.Combination{Transport: mcptest.InMemory, Revision: "2026-07-28"}
+	h := newTaskHost(t, map[string]mcp.Handler{"a": newTaskServer(t, "a")}, up)
+	var connecting sync.WaitGroup
+	for n := range 50 {
+		connecting.Go(func() {
+			view := h.For(&policy.Caller{Server: "a", Session: fmt.Sprint(n)})
+			c, err := mcp.Connect(t.Context(), mcp.InMemory(view), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, ok := c.Capabilities().Extensions["io.modelcontextprotocol/tasks"]; !ok {
+				t.Errorf("got %+v, want tasks", c.Capabilities())
+			}
+			_ = c.Close()
+		})
+	}
+	connecting.Wait()
 }
 
 // Status changes reach the subscriptions of the caller, under the id that the caller knows.

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
@@ -13,6 +14,7 @@ import (
 // Declare declares tasks in the form of the client of a request, if a server supports them in any
 // form.
 func (c *Caller) Declare(req *mcp.Request, caps *mcp.ServerCapabilities) {
+	caps.Extensions = maps.Clone(caps.Extensions) // which all callers of the connection share
 	delete(caps.Extensions, Extension)
 	caps.Tasks = nil
 	some, lists := false, false
