@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/replicas"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
@@ -24,26 +24,8 @@ func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 // A process is one of several on a bus.
 type process struct {
 	*replicas.Processes
-	log lines
+	log cmdtest.Buffer
 	end func()
-}
-
-// lines is a log that may be read while a process writes it.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func join(t *testing.T, bus replica.Bus, name, configuration string) *process {

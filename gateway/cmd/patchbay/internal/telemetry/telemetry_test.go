@@ -1,7 +1,6 @@
 package telemetry_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -11,13 +10,13 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry/otlptest"
 	"github.com/patchbay-mcp/patchbay/mcptest"
@@ -27,22 +26,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(testhome.Main(m, mcptest.Main)) }
 
 // A log is a logger, and what it has logged.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+type log struct{ cmdtest.Buffer }
 
 func (l *log) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
