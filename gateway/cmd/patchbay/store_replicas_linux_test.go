@@ -73,6 +73,11 @@ func TestGatewaysWithAStoreCompareConfigurations(t *testing.T) {
 		!strings.Contains(out, addr+": another configuration since 20") {
 		t.Errorf("the status is %s", out)
 	}
+	report(ops+"/readyz?verbose", `"otherConfiguration"`)
+	write("other.json", config("TOKEN", "hunter3"))
+	report(ops+"/readyz?verbose", `"replicas":{"processes":4}`)
+	write("other.json", strings.Replace(config("TOKEN", "hunter3"), `"url"`, `"disabled": true, "url"`, 1))
+	report(ops+"/readyz?verbose", `"otherConfiguration"`)
 	write("other.json", config("TOKEN", "hunter3"))
 	for _, at := range append(f.ops, ops) {
 		report(at+"/readyz?verbose", `"replicas":{"processes":4}`)
