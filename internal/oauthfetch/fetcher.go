@@ -140,6 +140,18 @@ func (f *Fetcher) WithoutCertificates() *Fetcher {
 	return &copied
 }
 
+// KeepingConnections returns a Fetcher with the same options that keeps connections open between
+// requests of its [Fetcher.HTTPClient], which must close them. An address is checked when it is
+// dialled, and a connection stays at its address.
+func (f *Fetcher) KeepingConnections(idle time.Duration) *Fetcher {
+	copied := *f
+	copied.transport = f.transport.Clone()
+	copied.transport.DialContext = copied.policy.dial
+	copied.transport.DisableKeepAlives = false
+	copied.transport.IdleConnTimeout = idle
+	return &copied
+}
+
 // SourceScope returns the scope of the server that the Fetcher is for; Public if no request
 // needed it.
 func (f *Fetcher) SourceScope() NetworkScope {
@@ -191,6 +203,9 @@ func (g guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = &boundedBody{ReadCloser: resp.Body, left: MaxDocument}
 	return resp, nil
 }
+
+// CloseIdleConnections closes the connections that [Fetcher.KeepingConnections] keeps.
+func (g guard) CloseIdleConnections() { g.fetcher.transport.CloseIdleConnections() }
 
 var errTooLarge = errors.New("the document is larger than 1 MiB")
 

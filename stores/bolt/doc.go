@@ -1,5 +1,5 @@
-// Package bolt contains stores in files: for tasks, for the authorization server and for the state
-// of a host. Their data survives a restart.
+// Package bolt contains stores in files: for tasks, for webhook subscriptions, for the authorization
+// server and for the state of a host. Their data survives a restart.
 //
 //	store, err := bolt.OpenTasks("tasks.db", nil)
 //	if err != nil {

@@ -106,3 +106,6 @@ func AuthorizationRecords(s *AuthorizationStore) int {
 	}
 	return n
 }
+
+// ChangeWebhooks is Change for a store of webhook subscriptions.
+func ChangeWebhooks(s *WebhookStore, do func(tx *bbolt.Tx) error) error { return s.file.update(do) }

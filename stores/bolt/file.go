@@ -38,7 +38,7 @@ var (
 
 const defaultWait = 10 * time.Second // time for the last requests of a terminating process
 
-// Options are the options of [OpenTasks], [OpenAuthorization] and [OpenState].
+// Options are the options of [OpenTasks], [OpenWebhooks], [OpenAuthorization] and [OpenState].
 type Options struct {
 	// Wait is how long to wait while another process has the file open. Default: 10 seconds. A
 	// negative value means not to wait.

@@ -18,6 +18,7 @@ const (
 	stateWriterVariable = "PATCHBAY_TEST_STATE_WRITER" // writes to the state at this path
 	stateFillerVariable = "PATCHBAY_TEST_STATE_FILLER" // fills the state at this path
 	serverVariable      = "PATCHBAY_TEST_TASKS"        // serves tasks from this folder
+	senderVariable      = "PATCHBAY_TEST_SENDER"       // sends webhooks from this folder
 )
 
 // startChild starts the test binary as a child process that runs until it is killed. It returns the
@@ -55,6 +56,10 @@ func TestMain(m *testing.M) {
 	}
 	if dir := os.Getenv(serverVariable); dir != "" {
 		serveUntilKilled(dir)
+		return
+	}
+	if dir := os.Getenv(senderVariable); dir != "" {
+		sendUntilKilled(dir)
 		return
 	}
 	os.Exit(testhome.Main(m, mcptest.Main))

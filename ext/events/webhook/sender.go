@@ -1,0 +1,480 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/patchbay-mcp/patchbay/internal/netx"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// Defaults of [SenderOptions].
+const (
+	defaultTTL          = 30 * time.Minute
+	defaultMaxTTL       = time.Hour
+	defaultMinTTL       = time.Minute
+	defaultTimeout      = 5 * time.Second // common for webhooks; receivers should respond at once
+	defaultMax          = 10_000          // a goroutine and a few kilobytes each
+	defaultPerPrincipal = 100
+)
+
+const (
+	// maxArguments limits the arguments of a subscription, in bytes, which are stored and compared.
+	maxArguments = 64 << 10
+	// secretGrace is how long a replaced secret still signs. The client that replaced it needs
+	// only seconds to tell its receiver.
+	secretGrace = 5 * time.Minute
+	// idleConnection is how long a connection to an endpoint waits for the next event.
+	idleConnection = time.Minute
+	// closeTimeout bounds the writes of Close.
+	closeTimeout = 5 * time.Second
+)
+
+// SenderOptions configures a [Sender]. The zero value is right for servers whose clients subscribe
+// again after a restart.
+type SenderOptions struct {
+	// Store keeps the subscriptions. Default: [NewMemory].
+	Store Store
+	// Fetcher sends the deliveries. Its options decide which addresses may be called besides
+	// public addresses; AllowedHosts names hosts within a company, and InsecureAnyAddress allows
+	// every address. Default: an [oauth.Fetcher] without options.
+	Fetcher *oauth.Fetcher
+	// TTL is the lifetime of a subscription whose client suggests none. Default: 30 minutes.
+	TTL time.Duration
+	// MinTTL and MaxTTL bound the lifetime that a client suggests. A longer MaxTTL needs a durable
+	// store, since the server must keep a subscription for as long as it granted. Defaults: 1
+	// minute, 1 hour.
+	MinTTL, MaxTTL time.Duration
+	// NoExpiry grants subscriptions without end to clients that ask for them. It requires a Store
+	// that is durable.
+	NoExpiry bool
+	// MaxSubscriptions limits the subscriptions of all principals, MaxPerPrincipal those of a
+	// single principal. Defaults: 10,000 and 100.
+	MaxSubscriptions, MaxPerPrincipal int
+	// Timeout bounds an attempt to deliver, from the lookup of the host to the response. The
+	// timeout of Fetcher applies too. Default: 5 seconds.
+	Timeout time.Duration
+	// IsVerified reports whether the owner of a URL is known to accept deliveries for a principal,
+	// such as a URL on a list of the server. Such a URL is not challenged. Default: every URL is
+	// challenged.
+	IsVerified func(ctx context.Context, p *mcp.Principal, url string) bool
+	// Logger receives warnings about the store and about events that cannot be sent. Default:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// A Sender delivers the events of subscriptions to their URLs, in the order of the feed. Before a
+// URL receives events for a principal, the Sender proves with a challenge that its owner wants
+// them. All methods are safe for concurrent use.
+//
+// Spec: SEP-3415, Webhook-Based Delivery.
+type Sender struct {
+	o      SenderOptions
+	fetch  *oauthfetch.Fetcher
+	client *http.Client
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+	work   sync.WaitGroup // deliveries
+
+	mu         sync.Mutex // guards the fields below
+	feed       Feed       // nil before Start
+	active     map[string]*subscription
+	counts     map[string]int // subscriptions by principal
+	challenges challenges
+}
+
+// NewSender returns a Sender. opts may be nil. It panics if the options grant subscriptions without
+// end, or for more than an hour, and the store is not durable.
+func NewSender(opts *SenderOptions) *Sender {
+	o := *cmp.Or(opts, new(SenderOptions))
+	if o.Store == nil {
+		o.Store = NewMemory()
+	}
+	o.MaxTTL = cmp.Or(o.MaxTTL, defaultMaxTTL)
+	o.MinTTL = min(cmp.Or(o.MinTTL, defaultMinTTL), o.MaxTTL)
+	o.TTL = min(max(cmp.Or(o.TTL, defaultTTL), o.MinTTL), o.MaxTTL)
+	o.MaxSubscriptions = cmp.Or(o.MaxSubscriptions, defaultMax)
+	o.MaxPerPrincipal = cmp.Or(o.MaxPerPrincipal, defaultPerPrincipal)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	if (o.NoExpiry || o.MaxTTL > defaultMaxTTL) && !o.Store.Durable() {
+		panic("webhook: NoExpiry, and a MaxTTL of more than an hour, require a Store that is durable")
+	}
+	fetcher := cmp.Or(o.Fetcher, oauth.NewFetcher(nil))
+	s := &Sender{o: o, active: map[string]*subscription{}, counts: map[string]int{}}
+	s.fetch = (*oauthfetch.Fetcher)(fetcher).WithoutCertificates().KeepingConnections(idleConnection)
+	s.client = s.fetch.HTTPClient()
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Start begins to deliver the events of a feed, at first for the subscriptions in the store. A
+// record that cannot be read is logged and skipped. Start must be called once.
+func (s *Sender) Start(ctx context.Context, feed Feed) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.feed = feed
+	for r, err := range s.o.Store.All(ctx) {
+		if err != nil && r.ID == "" {
+			return fmt.Errorf("webhook: read the subscriptions: %w", err)
+		}
+		sub, err := s.restore(r, err)
+		if err != nil {
+			s.o.Logger.ErrorContext(ctx, "webhook: a stored subscription is lost", "id", r.ID, "error", err)
+			continue
+		}
+		if sub.isOver() {
+			s.delete(ctx, r.ID)
+			continue
+		}
+		close(sub.ready)
+		s.activate(sub)
+	}
+	return nil
+}
+
+// Close stops all deliveries and waits for them. Subscriptions remain in the store.
+func (s *Sender) Close() error {
+	s.mu.Lock()
+	s.stop()
+	s.mu.Unlock()
+	s.work.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var err error
+	for _, sub := range s.active {
+		err = errors.Join(err, sub.flush(ctx))
+	}
+	s.active, s.feed = nil, nil
+	s.client.CloseIdleConnections()
+	return err
+}
+
+// A Request creates a subscription, or refreshes the subscription with the same principal, URL,
+// name and arguments.
+type Request struct {
+	Subscription
+	Start
+	URL      string
+	Secret   string        // see [ParseSecret]
+	TTL      time.Duration // suggested lifetime; 0 for the default of the server
+	NoExpiry bool          // suggests a subscription without end
+}
+
+// A Grant is the response to a [Request].
+type Grant struct {
+	ID        string    // as deliveries name the subscription
+	Expires   time.Time // zero without end
+	Cursor    *string   // every event up to it was accepted or given up
+	Truncated bool      // events were skipped
+	Status    *Status   // of deliveries; nil for a new subscription
+}
+
+// Status describes the deliveries of a subscription.
+type Status struct {
+	Active       bool      // false if the Sender had stopped to deliver, until this refresh
+	LastDelivery time.Time // the last time that the endpoint accepted a message; zero if never
+	LastError    string    // category of the last failure: see [CategoryTimeout]; empty after a success
+	FailedSince  time.Time // zero after a success
+}
+
+// Subscribe creates or refreshes a subscription. The error for the client is an [*mcp.Error].
+// A new subscription is in the store when Subscribe returns.
+func (s *Sender) Subscribe(ctx context.Context, r Request) (*Grant, error) {
+	secret, err := s.check(&r)
+	if err != nil {
+		return nil, err
+	}
+	id := deriveID(r.Subscription, r.URL)
+	s.mu.Lock()
+	sub, feed := s.active[id], s.feed
+	if sub == nil {
+		err = s.checkRoom(r.Principal)
+	}
+	s.mu.Unlock()
+	switch {
+	case feed == nil:
+		return nil, errors.New("webhook: the sender was not started, or it was closed")
+	case err != nil:
+		return nil, err
+	case sub != nil:
+		if grant, err := sub.refresh(ctx, r, secret); grant != nil || err != nil {
+			return grant, err
+		}
+	}
+	return s.subscribe(ctx, feed, id, r, secret)
+}
+
+// subscribe creates a subscription.
+func (s *Sender) subscribe(ctx context.Context, feed Feed, id string, r Request, secret Secret) (*Grant, error) {
+	cursor, truncated, err := feed.Begin(ctx, r.Subscription, r.Start)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.verify(ctx, id, r, secret); err != nil {
+		return nil, err
+	}
+	sub := s.newSubscription(id, r, secret)
+	sub.Cursor, sub.Expires = cursor, s.expiry(r)
+	s.mu.Lock()
+	other := s.active[id]
+	if other != nil && other.hasEnded() {
+		s.deactivate(other)
+		other = nil
+	}
+	if other == nil {
+		if err = cmp.Or(context.Cause(s.ctx), s.checkRoom(r.Principal)); err == nil {
+			s.activate(sub)
+		}
+	}
+	s.mu.Unlock()
+	if other != nil { // another call was faster
+		grant, err := other.refresh(ctx, r, secret)
+		if grant == nil && err == nil {
+			err = errors.New("webhook: the subscription was ended at the same time")
+		}
+		return grant, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := sub.save(ctx); err != nil {
+		s.remove(ctx, sub, always)
+		return nil, err
+	}
+	close(sub.ready)
+	return &Grant{ID: id, Expires: sub.Expires, Cursor: cursor, Truncated: truncated}, nil
+}
+
+// Unsubscribe ends a subscription and its deliveries. The error is an [*mcp.Error] with
+// [CodeNotFound] if there is no such subscription of the principal.
+func (s *Sender) Unsubscribe(ctx context.Context, sub Subscription, url string) error {
+	if sub.Principal == nil {
+		return errAnonymous
+	}
+	arguments, err := canonical(sub.Arguments)
+	if err != nil {
+		return err
+	}
+	sub.Arguments = arguments
+	s.mu.Lock()
+	found := s.active[deriveID(sub, url)]
+	s.mu.Unlock()
+	if found == nil || !s.remove(ctx, found, always) {
+		return dataError(CodeNotFound, "unknown subscription", `{"kind":"subscription"}`)
+	}
+	return nil
+}
+
+// Count returns the number of subscriptions.
+func (s *Sender) Count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.active)
+}
+
+var errAnonymous = dataError(CodeForbidden, "webhook delivery requires an authenticated caller", "")
+
+func dataError(code int, message, data string) *mcp.Error {
+	e := mcp.Errorf(code, "%s", message)
+	if data != "" {
+		e.Data = json.RawMessage(data)
+	}
+	return e
+}
+
+// check validates a request, and makes its arguments canonical.
+func (s *Sender) check(r *Request) (Secret, error) {
+	if r.Principal == nil {
+		return Secret{}, errAnonymous
+	}
+	arguments, err := canonical(r.Arguments)
+	if err != nil {
+		return Secret{}, err
+	}
+	r.Arguments = arguments
+	if _, err := s.checkURL(r.URL); err != nil {
+		return Secret{}, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.url: %v", err)
+	}
+	secret, err := ParseSecret(r.Secret)
+	if err != nil {
+		return Secret{}, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.secret: %v", err)
+	}
+	return secret, nil
+}
+
+// checkURL refuses a URL to which nothing may be delivered, whatever the address of its host is.
+func (s *Sender) checkURL(text string) (*url.URL, error) {
+	u, err := s.fetch.CheckURL(text)
+	if err == nil && u.Scheme != "https" {
+		err = fmt.Errorf("%w: must be https", oauth.ErrURLRefused)
+	}
+	return u, err
+}
+
+// canonical returns arguments in the form of RFC 8785, in which equal arguments are equal bytes.
+func canonical(arguments json.RawMessage) (json.RawMessage, error) {
+	if len(arguments) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	if len(arguments) > maxArguments {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "arguments have %d bytes, more than %d", len(arguments),
+			maxArguments)
+	}
+	value := jsontext.Value(strings.Clone(string(arguments)))
+	if err := value.Canonicalize(); err != nil || value.Kind() != '{' {
+		return nil, mcp.Errorf(mcp.CodeInvalidParams, "arguments is not a JSON object")
+	}
+	return json.RawMessage(value), nil
+}
+
+// deriveID returns the identifier of a subscription, which is the same after a restart. The lengths
+// keep its parts apart.
+func deriveID(s Subscription, url string) string {
+	h := sha256.New()
+	for _, part := range []string{s.Principal.Key(), url, s.Name, string(s.Arguments)} {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return "sub_" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// expiry returns the end of a subscription that is created or refreshed now; zero for no end.
+func (s *Sender) expiry(r Request) time.Time {
+	switch {
+	case r.NoExpiry && s.o.NoExpiry:
+		return time.Time{}
+	case r.NoExpiry:
+		return time.Now().Add(s.o.MaxTTL)
+	case r.TTL == 0:
+		return time.Now().Add(s.o.TTL)
+	}
+	return time.Now().Add(min(max(r.TTL, s.o.MinTTL), s.o.MaxTTL))
+}
+
+// checkRoom returns an error if a principal may not add a subscription. The caller holds mu.
+func (s *Sender) checkRoom(p *mcp.Principal) error {
+	switch {
+	case s.counts[p.Key()] >= s.o.MaxPerPrincipal:
+		return exhausted("subscriptions", s.o.MaxPerPrincipal)
+	case len(s.active) >= s.o.MaxSubscriptions:
+		return dataError(CodeResourceExhausted, "the server has no room for subscriptions",
+			`{"limit":"subscriptions"}`)
+	}
+	return nil
+}
+
+func exhausted(limit string, max int) *mcp.Error {
+	return dataError(CodeResourceExhausted, "too many "+limit, fmt.Sprintf(`{"limit":%q,"max":%d}`, limit, max))
+}
+
+// activate adds a subscription, which delivers when it is ready. The caller holds mu.
+func (s *Sender) activate(sub *subscription) {
+	s.active[sub.id] = sub
+	s.counts[sub.owner]++
+	sub.timer = time.AfterFunc(time.Hour, func() {
+		if !s.remove(s.ctx, sub, sub.isOver) {
+			sub.schedule()
+		}
+	})
+	sub.schedule()
+	s.work.Go(sub.run)
+}
+
+// remove ends a subscription if a condition holds. It reports whether the subscription ended now.
+func (s *Sender) remove(ctx context.Context, sub *subscription, condition func() bool) bool {
+	if !sub.end(ctx, condition) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deactivate(sub)
+	return true
+}
+
+// deactivate removes a subscription that ended from those that are counted. The caller holds mu.
+func (s *Sender) deactivate(sub *subscription) {
+	if s.active[sub.id] != sub {
+		return
+	}
+	delete(s.active, sub.id)
+	if s.counts[sub.owner]--; s.counts[sub.owner] == 0 {
+		delete(s.counts, sub.owner)
+	}
+}
+
+func (s *Sender) delete(ctx context.Context, id string) {
+	if err := s.o.Store.Delete(context.WithoutCancel(ctx), id); err != nil {
+		s.o.Logger.ErrorContext(ctx, "webhook: a subscription that ended remains in the store", "id", id, "error", err)
+	}
+}
+
+// verify proves that the owner of a URL accepts deliveries for a principal. A subscription of the
+// principal to the same URL is a proof.
+//
+// Spec: SEP-3415, Webhook security, Endpoint verification.
+func (s *Sender) verify(ctx context.Context, id string, r Request, secret Secret) error {
+	if s.o.IsVerified != nil && s.o.IsVerified(ctx, r.Principal, r.URL) {
+		return nil
+	}
+	u, err := s.checkURL(r.URL)
+	if err != nil {
+		return err
+	}
+	key := r.Principal.Key()
+	s.mu.Lock()
+	for _, sub := range s.active {
+		if sub.URL == r.URL && sub.owner == key {
+			s.mu.Unlock()
+			return nil
+		}
+	}
+	err = s.challenges.take(key, netx.HostPort(u), time.Now())
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return s.challenge(ctx, id, r.URL, secret)
+}
+
+const (
+	challengePeriod = time.Minute
+	// maxChallenges limits the challenges for a principal at a host in a period, and
+	// maxHostChallenges those for all principals: an attacker could flood the host with them.
+	maxChallenges, maxHostChallenges = 10, 60
+)
+
+// challenges counts the challenges of a period. The caller must lock it.
+type challenges struct {
+	start  time.Time
+	counts map[[2]string]int // by principal and host; for the whole host with an empty principal
+}
+
+func (c *challenges) take(principal, host string, now time.Time) error {
+	if now.Sub(c.start) >= challengePeriod {
+		c.start, c.counts = now, map[[2]string]int{}
+	}
+	own, all := [2]string{principal, host}, [2]string{"", host}
+	if c.counts[own] >= maxChallenges || c.counts[all] >= maxHostChallenges {
+		return exhausted("challenges", maxChallenges)
+	}
+	c.counts[own]++
+	c.counts[all]++
+	return nil
+}
