@@ -34,6 +34,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/ext/servercard"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/state"
@@ -73,6 +74,11 @@ type Options struct {
 	// HTTP configures the paths: their limits, the origins of web pages and the names of hosts. Its
 	// limits are for each path.
 	HTTP mcphttp.Options
+	// Card describes the gateway to everybody, without authorization, at /mcp/server-card and in the
+	// catalogue /.well-known/ai-catalog.json; see package ext/servercard. It requires PublicURL and a
+	// Version. The gateway sets its Remotes to /mcp, and an empty Name, Title or Description to a
+	// text about Patchbay. It adds no servers, profiles or tools. Default: no card.
+	Card *servercard.Card
 	// Admin configures the admin API; see [Gateway.Admin].
 	Admin AdminOptions
 	// Logger logs problems. Default: slog.Default().
@@ -89,6 +95,7 @@ type Gateway struct {
 	failures failureCounter
 	refusals *limitedlog.Log
 	connect  *connectPages
+	cards    func(next http.Handler) http.Handler // nil without a card
 
 	adminOnce sync.Once // sets admin
 	admin     atomic.Pointer[admin]
@@ -138,7 +145,7 @@ func New(h *host.Host, o *Options) *Gateway {
 			ended: func(k *Key, why error) { g.recordKey(outcomeEnded, k, why) }}
 		g.live.stop = state.Watch(g.live.store.state, stateKind, g.live.changed)
 	}
-	if err := g.usePublicURL(); err != nil {
+	if err := errors.Join(g.usePublicURL(), g.useCard()); err != nil {
 		panic("gateway: New: " + err.Error())
 	}
 	g.connect = newConnectPages(g)

@@ -44,7 +44,7 @@ func (g *Gateway) Handler() http.Handler {
 		paths.HandleFunc(path, serve)
 	}
 	protected := g.protect(paths)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		isRoute := r.URL.Path == pathAll || strings.HasPrefix(r.URL.Path, pathAll+"/")
 		switch {
 		case strings.HasPrefix(r.URL.Path, pathConnect+"/"):
@@ -58,6 +58,10 @@ func (g *Gateway) Handler() http.Handler {
 			protected.ServeHTTP(w, r)
 		}
 	})
+	if g.cards == nil {
+		return all
+	}
+	return g.cards(all)
 }
 
 // isPreflight reports whether a browser asks which requests a page may send. Such a request

@@ -51,6 +51,9 @@ func TestProblemsOfAuth(t *testing.T) {
 		`"publicURL": "mcp.example.com"`:                                               "publicURL: got the string \"mcp.example.com\", want a URL such as",
 		`"allowedHosts": ["https://mcp.example.com"]`:                                  "allowedHosts: got",
 		`"allowedHosts": ["a:b"]`:                                                      "allowedHosts: got",
+		`"card": {}`:                                                                   "card: want publicURL",
+		`"card": {"name": "gateway"}, "publicURL": "https://mcp.example.com"`:          `card: invalid name "gateway"`,
+		`"card": {"websiteUrl": "https://"}, "publicURL": "https://mcp.example.com"`:   "card: invalid websiteUrl",
 	} {
 		checkProblem(t, "{"+text+"}", "patchbay."+want)
 	}

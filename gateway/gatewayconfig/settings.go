@@ -54,6 +54,9 @@ type Settings struct {
 	PublicURL string `json:"publicURL,omitzero" jsonschema:"URL of the gateway for clients,pattern=^https?://" reload:"restart"` //nolint:lll // a tag
 	// AllowedHosts lists further names by which clients may reach the gateway; see package mcphttp.
 	AllowedHosts []string `json:"allowedHosts,omitzero" jsonschema:"names of the gateway,minLength=1,maxLength=256" reload:"restart"` //nolint:lll // a tag
+	// Card describes the gateway in a server card, which everybody may read and which requires
+	// PublicURL; nil means no card.
+	Card *Card `json:"card,omitzero" jsonschema:"public description of the gateway; absent for none" reload:"restart"`
 	// Auth configures the credentials that a gateway accepts over HTTP; nil means keys only.
 	Auth *Auth `json:"auth,omitzero" jsonschema:"whom the gateway serves over HTTP" reload:"restart"`
 	// Capture is the part of its traffic that a gateway holds in memory: "off", "summaries", which
@@ -97,6 +100,7 @@ func (s *Settings) Check(p *config.Problems) {
 	s.Auth.check(p, s.Profiles)
 	s.PublicURL = checkPublicURL(p, "/publicURL", s.PublicURL)
 	checkHosts(p, s.AllowedHosts)
+	s.Card.check(p, s.PublicURL)
 	if !isAddress(s.Listen) {
 		p.Add("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/patchbay-mcp/patchbay/gateway"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/build"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/connect"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/console/launch"
@@ -109,6 +110,9 @@ func gatewayAuth(
 ) (o *gateway.Options, key string, err error) {
 	o = &gateway.Options{PublicURL: settings.PublicURL}
 	o.HTTP.AllowedHosts = settings.AllowedHosts
+	if settings.Card != nil {
+		o.Card = settings.Card.Served(build.Version())
+	}
 	g.Config.Stores.Configure(&o.HTTP)
 	if g.NoAuth {
 		return o, "", nil
