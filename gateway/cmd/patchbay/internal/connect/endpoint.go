@@ -23,8 +23,9 @@ import (
 // endpointTimeout bounds the search for a server at the usual path.
 const endpointTimeout = 3 * time.Second
 
-// suggestEndpoint returns an error that suggests the usual path of a server, below that of t, if
-// there is a server at that path. Otherwise it returns err, the error of connecting to t.
+// suggestEndpoint returns an error that suggests the endpoints of the site's server cards, or the
+// usual path of a server, below that of t, if there is a server at that path. Otherwise it returns
+// err, the error of connecting to t.
 func (d *Dialer) suggestEndpoint(ctx context.Context, t *target.Target, err error) error {
 	var status *mcphttp.StatusError
 	if !errors.As(err, &status) || !isOtherPage(status) {
@@ -38,6 +39,11 @@ func (d *Dialer) suggestEndpoint(ctx context.Context, t *target.Target, err erro
 	if isWebPage(status) {
 		err = &exit.Error{Code: exit.Unreachable,
 			Err: fmt.Errorf("no MCP server at %s: the response is a web page (HTTP %d)", base, status.StatusCode)}
+	}
+	claims, _ := d.Cards(ctx, base) // without a card there is nothing to suggest
+	if claimed := claimedEndpoints(claims, base.String()); claimed != "" {
+		return &exit.Error{Code: exit.Unreachable, Err: fmt.Errorf("no MCP server at %s: its server cards claim %s; "+
+			"the claims are not verified: use such a URL if you trust it", base, claimed)}
 	}
 	if slices.Contains([]string{"mcp", "sse"}, path.Base(base.Path)) {
 		return err

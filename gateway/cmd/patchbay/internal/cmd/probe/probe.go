@@ -34,6 +34,8 @@ type Report struct {
 	Instructions string                 `json:"instructions,omitzero"` //
 	ConnectMs    float64                `json:"connectMs"`             // including negotiation
 	PingMs       *float64               `json:"pingMs,omitzero"`       //
+	Cards        []card                 `json:"cards,omitzero"`        // claims, which nobody has verified
+	CardProblem  string                 `json:"cardProblem,omitzero"`  // why other cards could not be read
 }
 
 // An attempt is the result of connecting in a revision.
@@ -55,7 +57,7 @@ func NewCmdProbe(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
 	cmd := cmdutil.TargetCommand(f, "probe", "Show a server's name, capabilities and protocol revisions", nil, o,
 		cmdutil.Or(run, probe))
-	cmd.Flags().BoolVar(&o.Quick, "quick", false, "connect once, and do not try other revisions")
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "connect once, and try no other revisions and no server cards")
 	return cmd
 }
 
@@ -64,6 +66,9 @@ func probe(ctx context.Context, o *Options) error {
 	err := o.Client.Bounded(ctx, o.Target, "probe", func(ctx context.Context) (err error) {
 		if r, err = connectOnce(ctx, o.Factory, o.Target); err == nil && !o.Quick {
 			err = TryAll(ctx, o.Factory, o.Target, r)
+		}
+		if err == nil && !o.Quick {
+			readCards(ctx, o.Factory, o.Target, r)
 		}
 		return err
 	})
@@ -172,6 +177,7 @@ func showReport(f *cmdutil.Factory, r *Report) {
 		line := fmt.Sprintf("%s  %-13s  %.1f ms  %s", a.Revision, status, a.Ms, term.CleanLine(a.Error))
 		f.IO.Out.Printf("%s", strings.TrimRight(line, " "))
 	}
+	showCards(f, r)
 	if r.Instructions != "" {
 		f.IO.Out.Printf("instructions\n%s", term.Indent(term.Clean(r.Instructions), "  "))
 	}
