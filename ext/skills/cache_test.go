@@ -1,6 +1,7 @@
 package skills_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +27,11 @@ func TestResultsHaveCachingHints(t *testing.T) {
 			for method, params := range map[string]object{
 				"skills/list": {}, "skills/get": {"uri": pdf}, "resources/directory/read": {"uri": "skill://pdf"},
 			} {
-				got := decode[listing](t, c.Call(method, params))
+				raw := c.Call(method, params)
+				if !strings.Contains(string(raw), `"resultType":"complete"`) {
+					t.Errorf("%s: %s: got %s, want the result type complete", on, method, raw)
+				}
+				got := decode[listing](t, raw)
 				if got.TTLMs == nil || *got.TTLMs != *test.want.TTLMs || got.CacheScope != test.want.CacheScope {
 					t.Errorf("%s: %s: got %v, %q, want %d, %q", on, method, got.TTLMs, got.CacheScope,
 						*test.want.TTLMs, test.want.CacheScope)

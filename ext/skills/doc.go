@@ -37,8 +37,16 @@
 //     an ordinary file.
 //   - read files only when they are needed. If it stores files on disk, no other user must be able
 //     to write there, and no local skills must be searched for there.
+//   - read messages of 24 MiB: a file may contain [MaxBytes], which base64 makes larger by a third.
+//     The default of [mcp.CommandTransport.MaxMessage], and of MaxResponse and MaxEvent of the
+//     options of [mcphttp.NewTransport], is 16 MiB.
 //
-// Spec: the extension's specification/stable/skills.mdx.
+// Stage: beta. Version 0.1.0 of the extension is implemented; its format may still change.
+//
+// Spec: version 0.1.0 of modelcontextprotocol/ext-skills, specification/beta/skills.mdx, which until
+// October 2026 was specification/stable/skills.mdx, with the same text.
+//
+// [mcphttp.NewTransport]: https://pkg.go.dev/github.com/patchbay-mcp/patchbay/mcphttp#NewTransport
 package skills
 
 // ID is the identifier of the extension, under which servers declare it (SEP-2640).
