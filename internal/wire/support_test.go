@@ -117,7 +117,8 @@ func renderSupport(t *testing.T) string {
 		"and those\n" +
 		"of authorization. Apps contains the revision 2026-01-26 and, in the stage of a draft, the additions of " +
 		"version 2\n" +
-		"of the extension: downloads, sampling, requests to close a page, and tools that a page offers its host.\n")
+		"of the extension: downloads, sampling, requests to close a page, and tools that a page offers its host.\n" +
+		"[Extensions](extensions.md) lists the stage of each extension.\n")
 
 	group := ""
 	for i, c := range constants(t, "feature.go") {
