@@ -43,6 +43,10 @@ type CallOptions struct {
 	Meta Meta
 	// NoCache sends the request even if a fresh result is cached.
 	NoCache bool
+	// Notify receives the notifications of a request of an extension that lasts, in sequence and in
+	// place of Progress and ClientOptions.Log. It must not block. From the first notification on, the
+	// request has no time limit but its context.
+	Notify func(method string, params json.RawMessage)
 }
 
 // A ProgressUpdate is the content of a progress notification.
@@ -285,7 +289,11 @@ func (c *Client) round(w *requestContext, o *CallOptions, k *clientRequest) (Raw
 	}
 	var box *peer.Inbox
 	var notify notifyFunc
-	if receive := k.notify; receive != nil {
+	receive := k.notify
+	if receive == nil && o.Notify != nil {
+		receive = o.notified
+	}
+	if receive != nil {
 		notify = func(_ context.Context, method string, params json.RawMessage) error {
 			receive(w, method, params)
 			return nil
@@ -369,6 +377,14 @@ func (o *CallOptions) progressed(last *float64, params json.RawMessage) {
 		*last = update.Progress
 		o.Progress(update)
 	}
+}
+
+// notified passes on a notification of a request that lasts. It recovers from panics of the caller.
+func (o *CallOptions) notified(w *requestContext, method string, params json.RawMessage) {
+	var err error
+	defer recovered(w, w.client.opts.Logger, method, &err)
+	w.Pause()
+	o.Notify(method, params)
 }
 
 // guarded returns a receiver of notifications that recovers from panics of f.

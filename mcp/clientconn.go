@@ -437,7 +437,7 @@ func (c *clientConn) roundTripModern(ctx context.Context, req *Request, r *route
 		r.add(progressRoute(token), req)
 		defer r.remove(progressRoute(token))
 	}
-	if req.Method == wire.MethodSubscriptionsListen && req.Notify != nil {
+	if wire.Lasts(req.Method) && req.Notify != nil {
 		key := subscriptionRoute([]byte(m.ID.String()))
 		r.add(key, req)
 		defer r.remove(key)

@@ -114,6 +114,9 @@ type ServerCapabilities struct {
 	// Tasks is the JSON object of the capability that revision 2025-11-25 alone defines; see
 	// package ext/tasks.
 	Tasks json.RawMessage `json:"tasks,omitzero"`
+	// Other holds further members, which extensions define. Package encoding/json alone does not make
+	// them members of the JSON object.
+	Other map[string]json.RawMessage `json:",embed"`
 }
 
 // A ListCapability is the capability of a list of tools or prompts.

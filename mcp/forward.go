@@ -40,6 +40,8 @@ func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err 
 		res, err = f.discover(ctx)
 	case wire.MethodSubscriptionsListen:
 		res, err = f.listen(ctx, req)
+	case wire.MethodEventsStream:
+		res, err = f.stream(ctx, req)
 	default:
 		res, err = f.ForwardAs(ctx, req, &driver.ForwardOptions{})
 	}
@@ -203,6 +205,25 @@ func (f forwarder) listen(ctx context.Context, req *Request) (Result, error) {
 		}
 	}
 	return s.result(ctx)
+}
+
+// stream forwards a stream of events. A client that does not read for too long loses notifications.
+func (f forwarder) stream(ctx context.Context, req *Request) (Result, error) {
+	if req.Notify == nil {
+		return nil, Errorf(CodeInvalidRequest, "%s needs a stream for notifications", req.Method)
+	}
+	s := &subscription{id: json.RawMessage(req.ID.String())}
+	box := &peer.Inbox{Log: f.client.opts.Logger, Receiver: peer.ReceiverFunc(
+		func(method string, params json.RawMessage) { _ = req.Notify(ctx, method, s.tag(params)) })}
+	defer box.Close()
+	options := &CallOptions{Notify: func(method string, params json.RawMessage) { _ = box.Put(ctx, method, params) }}
+	_, err := f.client.do(ctx, &clientRequest{
+		method: req.Method, members: forward.Members(req.Params, "_meta"), options: options})
+	box.Drain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return EmptyResult{Meta: Meta{wire.MetaSubscriptionID: s.id}}, nil
 }
 
 func (s *subscription) forward(ctx context.Context, req *Request, e Event) error {

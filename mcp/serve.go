@@ -291,10 +291,11 @@ func (s *stream) beginModern(m *jsonrpc.Message, env wire.Envelope) job {
 		return s.refuse(m.ID, wire.UnsupportedVersion(env.VersionText, s.config.Revisions))
 	}
 	base := s.ctx
-	if m.Method == wire.MethodSubscriptionsListen {
+	if wire.Lasts(m.Method) {
 		base = s.listening
 	}
 	r := &streamRequest{stream: s}
+	r.call.Lasts = m.Method == wire.MethodEventsStream
 	if err := s.calls.Enter(base, &r.call, m.ID); err != nil {
 		return s.refuse(m.ID, err)
 	}

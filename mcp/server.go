@@ -288,7 +288,7 @@ func (s *Server) serve(ctx context.Context, req *Request) (Result, error) {
 	if s.accepts != nil && !slices.Contains(s.accepts, req.env.Revision) {
 		return nil, wire.UnsupportedVersion(req.env.VersionText, s.accepts)
 	}
-	if req.Method != wire.MethodSubscriptionsListen && req.Method != wire.MethodTasksResult && req.detached == nil {
+	if !wire.Lasts(req.Method) && req.Method != wire.MethodTasksResult && req.detached == nil {
 		defer s.serving.Add(-1)
 		if s.serving.Add(1) > int64(s.opts.MaxInFlight) {
 			return nil, errBusy

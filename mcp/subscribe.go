@@ -418,12 +418,11 @@ func (f *SubscriptionFilter) UnmarshalJSON(data []byte) error {
 	return jsonv2.Unmarshal(data, (*filterMembers)(f))
 }
 
+// coreFilter are the members of a filter that the core protocol defines.
+var coreFilter = [...]string{"toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions"}
+
 func isCoreFilter(member string) bool {
-	switch member {
-	case "toolsListChanged", "promptsListChanged", "resourcesListChanged", "resourceSubscriptions", "_meta":
-		return true
-	}
-	return false
+	return member == "_meta" || slices.Contains(coreFilter[:], member)
 }
 
 func (f SubscriptionFilter) lists() (c listChange) {
@@ -489,17 +488,15 @@ func parseFilter(req *Request) (f SubscriptionFilter, err error) {
 
 // hasNull reports whether a member or a URI is null, which the decoder accepts, but not MCP.
 func hasNull(filter json.RawMessage) bool {
-	for key, value := range jsonscan.Members(filter) {
-		if !isCoreFilter(string(key)) || string(key) == "_meta" {
-			continue
-		}
-		if jsonscan.Kind(value) == 'n' {
+	for _, member := range coreFilter {
+		if value, _ := jsonscan.Get(filter, member); jsonscan.Kind(value) == 'n' {
 			return true
 		}
-		for uri := range jsonscan.Elements(value) {
-			if jsonscan.Kind(uri) == 'n' {
-				return true
-			}
+	}
+	uris, _ := jsonscan.Get(filter, "resourceSubscriptions")
+	for uri := range jsonscan.Elements(uris) {
+		if jsonscan.Kind(uri) == 'n' {
+			return true
 		}
 	}
 	return false

@@ -77,7 +77,7 @@ func (h *Handler) prepareListen(c *bodyCharge, msg *jsonrpc.Message) *refusal {
 }
 
 func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *head, msg *jsonrpc.Message) *refusal {
-	if msg.Method == wire.MethodSubscriptionsListen {
+	if wire.Lasts(msg.Method) {
 		if no := h.prepareListen(&head.body, msg); no != nil {
 			return no
 		}
@@ -120,7 +120,7 @@ func (h *Handler) serveRequest(w http.ResponseWriter, r *http.Request, head *hea
 	return nil
 }
 
-func isListen(req *mcp.Request) bool { return req.Method == wire.MethodSubscriptionsListen }
+func isListen(req *mcp.Request) bool { return wire.Lasts(req.Method) }
 
 // An exchange is a modern request and its response. The response is JSON, unless something is
 // sent before it: then it is the last event of a stream.

@@ -74,7 +74,8 @@ type Extension struct {
 	// ResultTypes are additional values of resultType, such as "task".
 	ResultTypes []string
 	// Topics maps the methods of additional notifications to the member of a subscription's filter
-	// that requests them, such as "notifications/tasks" to "taskIds".
+	// that requests them, such as "notifications/tasks" to "taskIds". An empty member is for
+	// notifications that belong to another request, such as "notifications/events/event".
 	Topics map[string]string
 }
 

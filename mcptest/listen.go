@@ -69,7 +69,8 @@ func (f filter) within(all filter) bool {
 // basic/patterns/subscriptions (2026-07-28).
 func (c *Client) checkSubscription(m *jsonrpc.Message) error {
 	list, isList := listChanges[m.Method]
-	topic, isTopic := c.Options.Extension.Topics[m.Method]
+	topic := c.Options.Extension.Topics[m.Method]
+	isTopic := topic != ""
 	if !c.Modern() || !isList && !isTopic && m.Method != acknowledged && m.Method != resourceUpdated {
 		return nil
 	}

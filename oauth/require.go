@@ -16,6 +16,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/dpop"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthwire"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -336,7 +337,7 @@ func (g *guard) checkProof(w http.ResponseWriter, r *http.Request, creds credent
 
 func (g *guard) forward(w http.ResponseWriter, r *http.Request, next http.Handler, authorized *authorizedContext) {
 	// The header can be trusted: a body that differs from it is refused.
-	if r.Method == http.MethodGet || r.Header.Get("Mcp-Method") == methodSubscriptionsListen {
+	if r.Method == http.MethodGet || wire.Lasts(r.Header.Get("Mcp-Method")) {
 		if end, bounded := g.streamEnd(authorized.token); bounded {
 			ctx, stop := context.WithDeadlineCause(authorized.Context, end, errTokenRecheck)
 			defer stop()

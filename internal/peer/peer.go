@@ -36,6 +36,9 @@ const (
 	DefaultMaxCalls = 256
 	// DefaultMaxQuestions is the number of concurrent questions. Most of them wait for a user.
 	DefaultMaxQuestions = 64
+	// maxLasting is the number of concurrent calls with Lasts, such as streams of events. Each uses a
+	// goroutine that waits. It limits the memory of a connection; extensions limit callers.
+	maxLasting = 1024
 )
 
 // ErrTooManyQuestions reports that [Table.MaxQuestions] questions are waiting.
@@ -51,6 +54,7 @@ type Table struct {
 	only      *Call                // a call that began while there was no other; not in calls
 	calls     map[jsonrpc.ID]*Call // without cancelled calls
 	running   int32                // number of calls that did not end, including cancelled calls
+	lasting   int32                // number of such calls with Lasts, which running does not count
 	closed    bool                 // no call may begin
 	questions map[jsonrpc.ID]*Question
 	freed     chan struct{} // closed when a question ends; nil if no goroutine waits for that
@@ -59,6 +63,10 @@ type Table struct {
 
 // A Call is a request of the peer, from [Table.Begin] or [Table.Enter] to [Call.End].
 type Call struct {
+	// Lasts exempts the call from [Table.MaxCalls], because it does not end by itself. It must not
+	// change once the call began.
+	Lasts bool
+
 	table     *Table
 	id        jsonrpc.ID
 	ctx       LazyContext
@@ -81,16 +89,20 @@ func (t *Table) Begin(ctx context.Context, id jsonrpc.ID) (*Call, *jsonrpc.Error
 func (t *Table) Enter(ctx context.Context, c *Call, id jsonrpc.ID) *jsonrpc.Error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	running, limit := &t.running, cmp.Or(t.MaxCalls, DefaultMaxCalls)
+	if c.Lasts {
+		running, limit = &t.lasting, maxLasting
+	}
 	switch {
 	case t.closed:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the connection is closing"}
 	case t.find(id) != nil:
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "a request with this id is in progress"}
-	case t.running >= cmp.Or(t.MaxCalls, DefaultMaxCalls):
+	case *running >= limit:
 		return wire.Busy("too many requests in progress")
 	}
 	c.table, c.id, c.ctx.Context = t, id, ctx
-	t.running++
+	*running++
 	switch {
 	case t.only == nil:
 		t.only = c
@@ -144,7 +156,11 @@ func (c *Call) Over() bool {
 func (c *Call) End() (respond bool) {
 	t := c.table
 	t.mu.Lock()
-	t.running--
+	if c.Lasts {
+		t.lasting--
+	} else {
+		t.running--
+	}
 	c.ended = true
 	respond = !c.cancelled
 	if respond {

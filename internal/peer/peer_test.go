@@ -38,6 +38,31 @@ func TestDuplicateIDInFlightIsRefused(t *testing.T) {
 	begin(t, &table, jsonrpc.IntID(1))
 }
 
+// Calls that last do not count, and have a limit of their own.
+func TestCallsThatLastDoNotCount(t *testing.T) {
+	table := peer.Table{MaxCalls: 1}
+	last := &peer.Call{Lasts: true}
+	if err := table.Enter(t.Context(), last, jsonrpc.IntID(1)); err != nil {
+		t.Fatal(err)
+	}
+	first := begin(t, &table, jsonrpc.IntID(2))
+	for i := range int64(10_000) {
+		err := table.Enter(t.Context(), &peer.Call{Lasts: true}, jsonrpc.IntID(10+i))
+		if err != nil && i > 500 && err.Code == wire.CodeBusy {
+			break
+		}
+		if err != nil || i == 9999 {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	first.End()
+	begin(t, &table, jsonrpc.IntID(3))
+	last.End()
+	if err := table.Enter(t.Context(), &peer.Call{Lasts: true}, jsonrpc.IntID(1)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCallsAreBounded(t *testing.T) {
 	table := peer.Table{MaxCalls: 2}
 	first := begin(t, &table, jsonrpc.IntID(1))
