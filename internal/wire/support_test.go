@@ -112,7 +112,8 @@ func renderSupport(t *testing.T) string {
 		"that\n" +
 		"Patchbay itself uses. A client never gets what its revision does not have: such members are left\n" +
 		"out, or put in a form that the revision knows.\n\n" +
-		"Of the extensions, Patchbay has tasks (`io.modelcontextprotocol/tasks`, for 2026-07-28), apps\n" +
+		"Of the extensions, Patchbay has tasks (`io.modelcontextprotocol/tasks`) and events\n" +
+		"(`io.modelcontextprotocol/events`), both for 2026-07-28, apps\n" +
 		"(`io.modelcontextprotocol/ui`) and skills (`io.modelcontextprotocol/skills`), both for every revision, " +
 		"and those\n" +
 		"of authorization. Apps contains the revision 2026-01-26 and, in the stage of a draft, the additions of " +
