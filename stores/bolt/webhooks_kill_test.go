@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/oauth"
@@ -28,22 +29,22 @@ import (
 // history is a feed of numbered events, whose cursor is the number of the last event.
 type history struct{ length int }
 
-func (history) Begin(context.Context, webhook.Subscription, webhook.Start) (*string, bool, error) {
-	return new("0"), false, nil
+func (history) Begin(context.Context, events.Subscription, events.Start) (string, bool, error) {
+	return "0", false, nil
 }
 
-func (h history) Follow(ctx context.Context, _ webhook.Subscription, cursor *string) iter.Seq2[webhook.Item, error] {
-	return func(yield func(webhook.Item, error) bool) {
-		n, err := strconv.Atoi(*cursor)
+func (h history) Follow(ctx context.Context, _ events.Subscription, cursor string) iter.Seq2[events.Item, error] {
+	return func(yield func(events.Item, error) bool) {
+		n, err := strconv.Atoi(cursor)
 		if err != nil {
-			yield(webhook.Item{}, err)
+			yield(events.Item{}, err)
 			return
 		}
 		for n < h.length && ctx.Err() == nil {
 			n++
-			e := &webhook.Delivered{ID: fmt.Sprint("evt_", n), Name: "tick", Time: time.Now(),
-				Data: json.RawMessage("{}"), Cursor: new(fmt.Sprint(n))}
-			if !yield(webhook.Item{Event: e}, nil) {
+			e := &events.Delivered{ID: fmt.Sprint("evt_", n), Name: "tick", Time: time.Now(),
+				Data: json.RawMessage("{}"), Cursor: fmt.Sprint(n)}
+			if !yield(events.Item{Event: e, Cursor: e.Cursor}, nil) {
 				return
 			}
 		}
@@ -83,7 +84,7 @@ func send(dir string) error {
 	for i, secret := range strings.Fields(string(secrets)) {
 		grant, err := s.Subscribe(context.Background(), webhook.Request{
 			URL: string(url), Secret: secret, NoExpiry: true,
-			Subscription: webhook.Subscription{Principal: &mcp.Principal{Subject: fmt.Sprint("user", i)}, Name: "tick"}})
+			Subscription: events.Subscription{Principal: &mcp.Principal{Subject: fmt.Sprint("user", i)}, Name: "tick"}})
 		if err != nil {
 			return err
 		}

@@ -17,11 +17,12 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
 // Categories of failures: the values of [Status].LastError and of data.reason of an error with
-// [CodeCallbackEndpoint]. Nothing else about a response of an endpoint reaches the client.
+// [events.CodeCallbackEndpoint]. Nothing else about a response of an endpoint reaches the client.
 //
 // Spec: SEP-3415, Webhook delivery status.
 const (
@@ -70,11 +71,12 @@ const (
 )
 
 // sendEvent delivers an event.
-func (d *subscription) sendEvent(e *Delivered) (result, error) {
-	body := e.AppendJSON(nil, e.Cursor)
-	if !isID(e.ID) || len(body) == 0 || len(body) > MaxBody {
+func (d *subscription) sendEvent(e *events.Delivered, cursor string) (result, error) {
+	body, err := e.Encode(cursor)
+	if err != nil || !isID(e.ID) || len(body) > MaxBody {
 		d.sender.o.Logger.Warn("webhook: an event cannot be sent: its eventId must be 1 to 256 printable ASCII "+
-			"characters, and its body at most 256 KiB", "id", d.id, "event", e.Name, "bytes", len(body))
+			"characters, and its body at most 256 KiB", "id", d.id, "event", e.Name, "bytes", len(body),
+			"error", err)
 		return givenUp, nil
 	}
 	return d.deliver(d.ctx, e.ID, body)
@@ -88,7 +90,7 @@ func (d *subscription) sendGap() error {
 	if !isGap {
 		return nil
 	}
-	body, err := jsonv2.Marshal(envelope{Type: TypeGap, Cursor: cursor})
+	body, err := jsonv2.Marshal(envelope{Type: TypeGap, Cursor: &cursor})
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (d *subscription) await(ctx context.Context, id string) error {
 		case <-d.wake:
 		case <-timer.C:
 			if suspended {
-				return dataError(CodeCallbackEndpoint, "the endpoint failed for too long", `{"reason":"`+category+`"}`)
+				return dataError(events.CodeCallbackEndpoint, "the endpoint failed for too long", `{"reason":"`+category+`"}`)
 			}
 		}
 		timer.Stop()
@@ -303,6 +305,6 @@ func (s *Sender) challenge(ctx context.Context, id, url string, secret Secret) e
 			return nil
 		}
 	}
-	return dataError(CodeCallbackEndpoint, "the endpoint did not confirm that it accepts deliveries",
+	return dataError(events.CodeCallbackEndpoint, "the endpoint did not confirm that it accepts deliveries",
 		`{"reason":"`+category+`"}`)
 }

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
@@ -26,7 +27,7 @@ import (
 // A feed is a source of events with history: the cursor of an event is its number.
 type feed struct {
 	mu      sync.Mutex // guards the fields below
-	events  []*webhook.Delivered
+	events  []*events.Delivered
 	oldest  int   // events before it are gone
 	failure error // what Follow returns next
 	changed chan struct{}
@@ -34,7 +35,7 @@ type feed struct {
 
 func newFeed() *feed { return &feed{changed: make(chan struct{})} }
 
-func cursorOf(n int) *string { text := strconv.Itoa(n); return &text }
+func cursorOf(n int) string { return strconv.Itoa(n) }
 
 func (f *feed) change(change func()) {
 	f.mu.Lock()
@@ -49,7 +50,7 @@ func (f *feed) emit(n int) {
 	f.change(func() {
 		for range n {
 			i := len(f.events) + 1
-			f.events = append(f.events, &webhook.Delivered{ID: fmt.Sprint("evt_", i), Name: "order.paid",
+			f.events = append(f.events, &events.Delivered{ID: fmt.Sprint("evt_", i), Name: "order.paid",
 				Time: time.Now(), Data: json.RawMessage(fmt.Sprintf(`{"order":%d}`, i)), Cursor: cursorOf(i)})
 		}
 	})
@@ -57,29 +58,29 @@ func (f *feed) emit(n int) {
 
 func (f *feed) fail(err error) { f.change(func() { f.failure = err }) }
 
-func (f *feed) Begin(_ context.Context, s webhook.Subscription, at webhook.Start) (*string, bool, error) {
+func (f *feed) Begin(_ context.Context, s events.Subscription, at events.Start) (string, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.Name != "order.paid" {
-		return nil, false, mcp.Errorf(webhook.CodeNotFound, "unknown event")
+		return "", false, mcp.Errorf(events.CodeNotFound, "unknown event")
 	}
-	if at.Cursor == nil {
+	if at.Cursor == "" {
 		return cursorOf(len(f.events)), false, nil
 	}
 	return at.Cursor, false, nil
 }
 
-func (f *feed) Follow(ctx context.Context, _ webhook.Subscription, cursor *string) iter.Seq2[webhook.Item, error] {
-	return func(yield func(webhook.Item, error) bool) {
-		position, err := strconv.Atoi(*cursor)
+func (f *feed) Follow(ctx context.Context, _ events.Subscription, cursor string) iter.Seq2[events.Item, error] {
+	return func(yield func(events.Item, error) bool) {
+		position, err := strconv.Atoi(cursor)
 		if err != nil {
-			yield(webhook.Item{}, err)
+			yield(events.Item{}, err)
 			return
 		}
 		for ctx.Err() == nil {
 			f.mu.Lock()
 			changed, failure, oldest := f.changed, f.failure, f.oldest
-			var next *webhook.Delivered
+			var next *events.Delivered
 			if position >= oldest && position < len(f.events) {
 				next = f.events[position]
 			}
@@ -87,16 +88,16 @@ func (f *feed) Follow(ctx context.Context, _ webhook.Subscription, cursor *strin
 			f.mu.Unlock()
 			switch {
 			case failure != nil:
-				yield(webhook.Item{}, failure)
+				yield(events.Item{}, failure)
 				return
 			case position < oldest:
 				position = oldest
-				if !yield(webhook.Item{Gap: true, Cursor: cursorOf(position)}, nil) {
+				if !yield(events.Item{Gap: true, Cursor: cursorOf(position)}, nil) {
 					return
 				}
 			case next != nil:
 				position++
-				if !yield(webhook.Item{Event: next}, nil) {
+				if !yield(events.Item{Event: next, Cursor: next.Cursor}, nil) {
 					return
 				}
 			default:
@@ -169,14 +170,20 @@ func (n *network) requests() []request {
 
 func (n *network) sender(f webhook.Feed, opts webhook.SenderOptions) *webhook.Sender {
 	n.t.Helper()
+	s := n.newSender(opts)
+	if err := s.Start(n.t.Context(), f); err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// newSender returns a sender that is not started.
+func (n *network) newSender(opts webhook.SenderOptions) *webhook.Sender {
 	if opts.Fetcher == nil {
 		opts.Fetcher = (*oauth.Fetcher)(n.Fetcher(&oauthfetch.Options{}))
 	}
 	opts.Logger = slog.New(slog.DiscardHandler)
 	s := webhook.NewSender(&opts)
-	if err := s.Start(n.t.Context(), f); err != nil {
-		n.t.Fatal(err)
-	}
 	n.t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -188,7 +195,7 @@ var (
 
 func subscription(secret webhook.Secret) webhook.Request {
 	return webhook.Request{URL: address, Secret: secret.Reveal(),
-		Subscription: webhook.Subscription{Principal: alice, Name: "order.paid"}}
+		Subscription: events.Subscription{Principal: alice, Name: "order.paid"}}
 }
 
 // An inbox keeps the messages of a route.

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -66,7 +67,7 @@ func TestForbiddenURLsCannotBeSubscribed(t *testing.T) {
 			_, err := s.Subscribe(t.Context(), r)
 			e, ok := errors.AsType[*mcp.Error](err)
 			if !ok || e.Code != mcp.CodeInvalidParams && string(e.Data) != `{"reason":"connection_refused"}` &&
-				e.Code != webhook.CodeResourceExhausted {
+				e.Code != events.CodeResourceExhausted {
 				t.Errorf("%.60q: got error %v, want it refused", url, err)
 			}
 			pass(time.Minute) // the limit of challenges
@@ -111,7 +112,7 @@ func TestRebindingBetweenCheckAndDial(t *testing.T) {
 		w.At("hooks.example", "127.0.0.1")
 		w.Next("hooks.example", "127.0.0.1", "8.8.4.4")
 		_, err := w.sender.Subscribe(t.Context(), subscription(w.secret))
-		wantCode(t, err, webhook.CodeCallbackEndpoint)
+		wantCode(t, err, events.CodeCallbackEndpoint)
 		if got := w.Addresses(); len(got) != 0 {
 			t.Errorf("connected to %v, want no connection", got)
 		}

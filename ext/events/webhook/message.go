@@ -9,6 +9,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -19,9 +20,9 @@ type Message struct {
 	ID           string // the eventId of an event; unique for other messages
 	Type         string // empty for an event, [TypeGap], or [TypeTerminated]
 
-	Event  *Delivered // nil unless the message is an event
-	Cursor *string    // the position to keep, of an event or a gap; nil if there is none
-	Error  *mcp.Error // why the subscription ended; nil unless it did
+	Event  *events.Delivered // nil unless the message is an event
+	Cursor string            // the position to keep, of an event or a gap; empty if there is none
+	Error  *mcp.Error        // why the subscription ended; nil unless it did
 
 	challenge string // of a verification
 }
@@ -37,7 +38,7 @@ type messageMembers struct {
 	Name      string          `json:"name"`
 	Time      string          `json:"timestamp"`
 	Data      json.RawMessage `json:"data"`
-	Meta      json.RawMessage `json:"_meta"`
+	Meta      mcp.Meta        `json:"_meta"`
 	Cursor    *string         `json:"cursor"`
 }
 
@@ -51,7 +52,10 @@ func parseMessage(id string, body []byte) (*Message, error) {
 	if jsontext.Value(body).Kind() != '{' {
 		return nil, errors.New("the message is not a JSON object")
 	}
-	message := &Message{ID: id, Cursor: m.Cursor}
+	message := &Message{ID: id}
+	if m.Cursor != nil {
+		message.Cursor = *m.Cursor
+	}
 	if m.Type == nil {
 		return message, m.event(message)
 	}
@@ -85,6 +89,7 @@ func (m *messageMembers) event(message *Message) error {
 	case jsontext.Value(m.Data).Kind() != '{':
 		return errors.New("the data of the event is not an object")
 	}
-	message.Event = &Delivered{ID: m.ID, Name: m.Name, Time: at, Data: m.Data, Meta: m.Meta, Cursor: m.Cursor}
+	message.Event = &events.Delivered{ID: m.ID, Name: m.Name, Time: at, Data: m.Data, Meta: m.Meta,
+		Cursor: message.Cursor}
 	return nil
 }

@@ -106,6 +106,13 @@ func (t *Route) Bind(id string) {
 	t.bind(id)
 }
 
+// isUnbound reports whether the subscription is not known yet.
+func (t *Route) isUnbound() bool {
+	t.receiver.mu.Lock()
+	defer t.receiver.mu.Unlock()
+	return t.id == ""
+}
+
 // bind sets the ID. The caller holds the lock.
 func (t *Route) bind(id string) {
 	if t.id != id {

@@ -63,14 +63,17 @@ func TestReceiverRefuses(t *testing.T) {
 		change             func(*http.Request)
 		want               int
 	}{
-		"another secret":    {secret: webhook.NewSecret(), want: 401},
-		"unknown":           {subscription: "sub_2", want: 503},
-		"GET":               {change: func(req *http.Request) { req.Method = http.MethodGet }, want: 405},
-		"a form":            {change: header("Content-Type", "application/x-www-form-urlencoded"), want: 415},
-		"no type":           {change: func(req *http.Request) { req.Header.Del("Content-Type") }, want: 415},
-		"no id":             {change: func(req *http.Request) { req.Header.Del("Webhook-Id") }, want: 401},
-		"no subscription":   {change: func(req *http.Request) { req.Header.Del("X-MCP-Subscription-Id") }, want: 401},
-		"too old":           {change: header("Webhook-Timestamp", "1700000000"), want: 401},
+		"another secret":  {secret: webhook.NewSecret(), want: 401},
+		"unknown":         {subscription: "sub_2", want: 503},
+		"GET":             {change: func(req *http.Request) { req.Method = http.MethodGet }, want: 405},
+		"a form":          {change: header("Content-Type", "application/x-www-form-urlencoded"), want: 415},
+		"no type":         {change: func(req *http.Request) { req.Header.Del("Content-Type") }, want: 415},
+		"no id":           {change: func(req *http.Request) { req.Header.Del("Webhook-Id") }, want: 401},
+		"no subscription": {change: func(req *http.Request) { req.Header.Del("X-MCP-Subscription-Id") }, want: 401},
+		"another time":    {change: header("Webhook-Timestamp", "1700000000"), want: 401},
+		"too old": {change: func(req *http.Request) {
+			webhook.Sign(req.Header, "evt_1", time.Now().Add(-6*time.Minute), []byte(paid), secret)
+		}, want: 401},
 		"a large body":      {body: strings.Repeat("x", webhook.MaxBody+1), want: 413},
 		"not JSON":          {body: "x", want: 400},
 		"a list":            {body: "[]", want: 400},

@@ -47,7 +47,7 @@ type storedSecret struct {
 
 // progress is the state of the deliveries of a subscription.
 type progress struct {
-	Cursor       *string   `json:"cursor,omitzero"` // every event up to it was accepted or given up
+	Cursor       string    `json:"cursor,omitzero"` // every event up to it was accepted or given up
 	Gap          bool      `json:"gap,omitzero"`    // events were given up, and the endpoint does not know yet
 	Pending      pending   `json:"pending,omitzero"`
 	Suspended    bool      `json:"suspended,omitzero"`

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -170,8 +171,8 @@ func (s *Sender) Close() error {
 // A Request creates a subscription, or refreshes the subscription with the same principal, URL,
 // name and arguments.
 type Request struct {
-	Subscription
-	Start
+	events.Subscription
+	events.Start
 	URL      string
 	Secret   string        // see [ParseSecret]
 	TTL      time.Duration // suggested lifetime; 0 for the default of the server
@@ -182,7 +183,7 @@ type Request struct {
 type Grant struct {
 	ID        string    // as deliveries name the subscription
 	Expires   time.Time // zero without end
-	Cursor    *string   // every event up to it was accepted or given up
+	Cursor    string    // every event up to it was accepted or given up
 	Truncated bool      // events were skipped
 	Status    *Status   // of deliveries; nil for a new subscription
 }
@@ -209,31 +210,37 @@ func (s *Sender) Subscribe(ctx context.Context, r Request) (*Grant, error) {
 		err = s.checkRoom(r.Principal)
 	}
 	s.mu.Unlock()
-	switch {
-	case feed == nil:
+	if feed == nil {
 		return nil, errors.New("webhook: the sender was not started, or it was closed")
-	case err != nil:
+	}
+	if err != nil {
 		return nil, err
-	case sub != nil:
+	}
+	cursor, truncated, err := feed.Begin(ctx, r.Subscription, r.Start) // also checks the permission
+	if err != nil {
+		return nil, err
+	}
+	if sub != nil {
 		if grant, err := sub.refresh(ctx, r, secret); grant != nil || err != nil {
 			return grant, err
 		}
 	}
-	return s.subscribe(ctx, feed, id, r, secret)
-}
-
-// subscribe creates a subscription.
-func (s *Sender) subscribe(ctx context.Context, feed Feed, id string, r Request, secret Secret) (*Grant, error) {
-	cursor, truncated, err := feed.Begin(ctx, r.Subscription, r.Start)
-	if err != nil {
-		return nil, err
-	}
 	if err := s.verify(ctx, id, r, secret); err != nil {
 		return nil, err
 	}
+	grant, err := s.add(ctx, id, r, secret, cursor)
+	if grant != nil && grant.Status == nil {
+		grant.Truncated = truncated
+	}
+	return grant, err
+}
+
+// add adds a subscription that begins at a cursor.
+func (s *Sender) add(ctx context.Context, id string, r Request, secret Secret, cursor string) (*Grant, error) {
 	sub := s.newSubscription(id, r, secret)
 	sub.Cursor, sub.Expires = cursor, s.expiry(r)
 	s.mu.Lock()
+	var err error
 	other := s.active[id]
 	if other != nil && other.hasEnded() {
 		s.deactivate(other)
@@ -260,12 +267,12 @@ func (s *Sender) subscribe(ctx context.Context, feed Feed, id string, r Request,
 		return nil, err
 	}
 	close(sub.ready)
-	return &Grant{ID: id, Expires: sub.Expires, Cursor: cursor, Truncated: truncated}, nil
+	return &Grant{ID: id, Expires: sub.Expires, Cursor: cursor}, nil
 }
 
 // Unsubscribe ends a subscription and its deliveries. The error is an [*mcp.Error] with
-// [CodeNotFound] if there is no such subscription of the principal.
-func (s *Sender) Unsubscribe(ctx context.Context, sub Subscription, url string) error {
+// [events.CodeNotFound] if there is no such subscription of the principal.
+func (s *Sender) Unsubscribe(ctx context.Context, sub events.Subscription, url string) error {
 	if sub.Principal == nil {
 		return errAnonymous
 	}
@@ -278,7 +285,7 @@ func (s *Sender) Unsubscribe(ctx context.Context, sub Subscription, url string) 
 	found := s.active[deriveID(sub, url)]
 	s.mu.Unlock()
 	if found == nil || !s.remove(ctx, found, always) {
-		return dataError(CodeNotFound, "unknown subscription", `{"kind":"subscription"}`)
+		return events.NotFound("subscription")
 	}
 	return nil
 }
@@ -290,14 +297,10 @@ func (s *Sender) Count() int {
 	return len(s.active)
 }
 
-var errAnonymous = dataError(CodeForbidden, "webhook delivery requires an authenticated caller", "")
+var errAnonymous = events.Forbidden("webhook delivery requires an authenticated caller")
 
 func dataError(code int, message, data string) *mcp.Error {
-	e := mcp.Errorf(code, "%s", message)
-	if data != "" {
-		e.Data = json.RawMessage(data)
-	}
-	return e
+	return &mcp.Error{Code: code, Message: message, Data: json.RawMessage(data)}
 }
 
 // check validates a request, and makes its arguments canonical.
@@ -347,7 +350,7 @@ func canonical(arguments json.RawMessage) (json.RawMessage, error) {
 
 // deriveID returns the identifier of a subscription, which is the same after a restart. The lengths
 // keep its parts apart.
-func deriveID(s Subscription, url string) string {
+func deriveID(s events.Subscription, url string) string {
 	h := sha256.New()
 	for _, part := range []string{s.Principal.Key(), url, s.Name, string(s.Arguments)} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
@@ -372,16 +375,12 @@ func (s *Sender) expiry(r Request) time.Time {
 func (s *Sender) checkRoom(p *mcp.Principal) error {
 	switch {
 	case s.counts[p.Key()] >= s.o.MaxPerPrincipal:
-		return exhausted("subscriptions", s.o.MaxPerPrincipal)
+		return events.Exhausted("subscriptions", s.o.MaxPerPrincipal)
 	case len(s.active) >= s.o.MaxSubscriptions:
-		return dataError(CodeResourceExhausted, "the server has no room for subscriptions",
+		return dataError(events.CodeResourceExhausted, "the server has no room for subscriptions",
 			`{"limit":"subscriptions"}`)
 	}
 	return nil
-}
-
-func exhausted(limit string, max int) *mcp.Error {
-	return dataError(CodeResourceExhausted, "too many "+limit, fmt.Sprintf(`{"limit":%q,"max":%d}`, limit, max))
 }
 
 // activate adds a subscription, which delivers when it is ready. The caller holds mu.
@@ -472,7 +471,7 @@ func (c *challenges) take(principal, host string, now time.Time) error {
 	}
 	own, all := [2]string{principal, host}, [2]string{"", host}
 	if c.counts[own] >= maxChallenges || c.counts[all] >= maxHostChallenges {
-		return exhausted("challenges", maxChallenges)
+		return events.Exhausted("challenges", maxChallenges)
 	}
 	c.counts[own]++
 	c.counts[all]++

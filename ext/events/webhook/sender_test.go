@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -58,7 +59,7 @@ func TestEventsArriveInOrder(t *testing.T) {
 		w := newWorld(t, webhook.SenderOptions{})
 		w.feed.emit(3) // before the subscription
 		grant := w.subscribe(subscription(w.secret))
-		if *grant.Cursor != "3" || grant.Truncated || grant.Status != nil ||
+		if grant.Cursor != "3" || grant.Truncated || grant.Status != nil ||
 			!grant.Expires.Equal(time.Now().Add(30*time.Minute)) {
 			t.Errorf("got grant %+v, want the cursor 3 and half an hour", grant)
 		}
@@ -159,10 +160,10 @@ func TestRevokedSubscriptionEnds(t *testing.T) {
 		w.feed.emit(1)
 		pass(2 * time.Second)
 		w.inbox.want(t, "evt_1")
-		w.feed.fail(&mcp.Error{Code: webhook.CodeForbidden, Message: "revoked", Data: json.RawMessage(`{"reason":"left"}`)})
+		w.feed.fail(&mcp.Error{Code: events.CodeForbidden, Message: "revoked", Data: json.RawMessage(`{"reason":"left"}`)})
 		synctest.Wait()
 		w.inbox.want(t, webhook.TypeTerminated)
-		if e := w.inbox.cause; e.Code != webhook.CodeForbidden || string(e.Data) != `{"reason":"left"}` {
+		if e := w.inbox.cause; e.Code != events.CodeForbidden || string(e.Data) != `{"reason":"left"}` {
 			t.Errorf("the subscription ended with %v, want the error of the feed", e)
 		}
 		if n := w.sender.Count(); n != 0 {
@@ -196,7 +197,7 @@ func TestEndpointMustProveThatItWantsDeliveries(t *testing.T) {
 				n, f := newNetwork(t, tt.handler), newFeed()
 				s := n.sender(f, webhook.SenderOptions{})
 				_, err := s.Subscribe(t.Context(), subscription(webhook.NewSecret()))
-				e := wantCode(t, err, webhook.CodeCallbackEndpoint)
+				e := wantCode(t, err, events.CodeCallbackEndpoint)
 				if want := fmt.Sprintf(`{"reason":%q}`, tt.reason); string(e.Data) != want {
 					t.Errorf("got data %s, want %s", e.Data, want)
 				}
@@ -283,13 +284,13 @@ func TestSubscriptionIdentity(t *testing.T) {
 		}
 		foreign := r.Subscription
 		foreign.Principal = &mcp.Principal{Subject: "mallory"}
-		wantCode(t, w.sender.Unsubscribe(t.Context(), foreign, address), webhook.CodeNotFound)
+		wantCode(t, w.sender.Unsubscribe(t.Context(), foreign, address), events.CodeNotFound)
 		foreign.Principal = nil
-		wantCode(t, w.sender.Unsubscribe(t.Context(), foreign, address), webhook.CodeForbidden)
+		wantCode(t, w.sender.Unsubscribe(t.Context(), foreign, address), events.CodeForbidden)
 		if err := w.sender.Unsubscribe(t.Context(), r.Subscription, address); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, w.sender.Unsubscribe(t.Context(), r.Subscription, address), webhook.CodeNotFound)
+		wantCode(t, w.sender.Unsubscribe(t.Context(), r.Subscription, address), events.CodeNotFound)
 		if n := w.sender.Count(); n != 3 {
 			t.Errorf("got %d subscriptions, want 3", n)
 		}
@@ -307,16 +308,16 @@ func TestInvalidRequests(t *testing.T) {
 			change func(*webhook.Request)
 			code   int
 		}{
-			"no principal":     {func(r *webhook.Request) { r.Principal = nil }, webhook.CodeForbidden},
+			"no principal":     {func(r *webhook.Request) { r.Principal = nil }, events.CodeForbidden},
 			"no secret":        {func(r *webhook.Request) { r.Secret = "" }, mcp.CodeInvalidParams},
 			"short secret":     {func(r *webhook.Request) { r.Secret = "whsec_AAAA" }, mcp.CodeInvalidParams},
 			"http":             {url("http://hooks.example/mcp"), mcp.CodeInvalidParams},
 			"no URL":           {url(""), mcp.CodeInvalidParams},
 			"a list":           {arguments(`[]`), mcp.CodeInvalidParams},
 			"duplicate names":  {arguments(`{"a":1,"a":2}`), mcp.CodeInvalidParams},
-			"unknown event":    {func(r *webhook.Request) { r.Name = "order.lost" }, webhook.CodeNotFound},
+			"unknown event":    {func(r *webhook.Request) { r.Name = "order.lost" }, events.CodeNotFound},
 			"large arguments":  {arguments(`{"a":"` + strings.Repeat("x", 70<<10) + `"}`), mcp.CodeInvalidParams},
-			"another endpoint": {url("https://hooks.example/other"), webhook.CodeCallbackEndpoint},
+			"another endpoint": {url("https://hooks.example/other"), events.CodeCallbackEndpoint},
 		} {
 			r := subscription(w.secret)
 			tt.change(&r)
@@ -344,7 +345,7 @@ func TestLimits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		e := wantCode(t, add(alice, 3), webhook.CodeResourceExhausted)
+		e := wantCode(t, add(alice, 3), events.CodeResourceExhausted)
 		if string(e.Data) != `{"limit":"subscriptions","max":3}` {
 			t.Errorf("got data %s, want the limit of 3 subscriptions", e.Data)
 		}
@@ -378,7 +379,7 @@ func TestChallengesOfAHostAreLimited(t *testing.T) {
 		if got := len(n.Requests()); got != 10 {
 			t.Errorf("a principal caused %d requests in a minute, want 10", got)
 		}
-		if code := try(alice); code != webhook.CodeResourceExhausted {
+		if code := try(alice); code != events.CodeResourceExhausted {
 			t.Errorf("got code %d, want that of an exhausted limit", code)
 		}
 		for i := range 100 {
@@ -388,7 +389,7 @@ func TestChallengesOfAHostAreLimited(t *testing.T) {
 			t.Errorf("100 more principals caused %d requests, want 50", got)
 		}
 		pass(time.Minute)
-		if code := try(alice); code != webhook.CodeCallbackEndpoint {
+		if code := try(alice); code != events.CodeCallbackEndpoint {
 			t.Errorf("after a minute: got code %d, want another challenge", code)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -69,8 +70,8 @@ func (s *Sender) openSubscription(id string, r *record) *subscription {
 }
 
 // subject returns the subscription as the feed knows it.
-func (d *subscription) subject() Subscription {
-	return Subscription{Principal: d.Principal.public(), Name: d.Name, Arguments: d.Arguments}
+func (d *subscription) subject() events.Subscription {
+	return events.Subscription{Principal: d.Principal.public(), Name: d.Name, Arguments: d.Arguments}
 }
 
 func (d *subscription) hasEnded() bool {
@@ -254,7 +255,8 @@ func (d *subscription) run() {
 // isFinal reports whether an error ends a subscription.
 func isFinal(e *mcp.Error) bool {
 	switch e.Code {
-	case CodeNotFound, CodeForbidden, CodeUnsupported, CodeCallbackEndpoint:
+	case events.CodeNotFound, events.CodeForbidden, events.CodeUnsupported, events.CodeCallbackEndpoint,
+		mcp.CodeInvalidParams:
 		return true
 	}
 	return false
@@ -278,14 +280,16 @@ func (d *subscription) follow() (moved bool, err error) {
 }
 
 // handle delivers an item.
-func (d *subscription) handle(item Item) error {
+func (d *subscription) handle(item events.Item) error {
+	if item.Failure != nil {
+		return nil // the feed tries again
+	}
 	cursor, skipped := item.Cursor, item.Gap
 	if event := item.Event; event != nil {
 		if err := d.sendGap(); err != nil {
 			return err
 		}
-		cursor = event.Cursor
-		result, err := d.sendEvent(event)
+		result, err := d.sendEvent(event, cursor)
 		if err != nil {
 			return err
 		}
@@ -302,12 +306,12 @@ func (d *subscription) handle(item Item) error {
 // position that it could have lost.
 //
 // Spec: SEP-3415, Cursor Lifecycle, Gaps and truncated.
-func (d *subscription) moveTo(cursor *string, skipped bool) {
+func (d *subscription) moveTo(cursor string, skipped bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if skipped && cursor != nil {
+	if skipped && cursor != "" {
 		d.Gap = true
-	} else if d.Cursor == cursor || d.Cursor != nil && cursor != nil && *d.Cursor == *cursor {
+	} else if d.Cursor == cursor {
 		return
 	}
 	d.Cursor = cursor
