@@ -57,7 +57,8 @@ type SubscribeOptions struct {
 // [events.ErrNotOffered], or the error of the fifth refresh in sequence that failed.
 //
 // Spec: SEP-3415, Webhook-Based Delivery.
-func Subscribe(ctx context.Context, c *mcp.Client, name string, args any, handle Handler, opts *SubscribeOptions) error {
+func Subscribe(ctx context.Context, c *mcp.Client, name string, args any, handle Handler,
+	opts *SubscribeOptions) error {
 	if !events.Offered(c) {
 		return fmt.Errorf("webhook: %s: %w", methodSubscribe, events.ErrNotOffered)
 	}

@@ -135,7 +135,8 @@ func TestSubscribeOverEveryTransport(t *testing.T) {
 			"unknown":        {object{"name": "order.none"}, events.CodeNotFound},
 			"bad arguments":  {object{"arguments": object{"min": "x"}}, mcp.CodeInvalidParams},
 			"a TTL of words": {object{"ttlMs": "long"}, mcp.CodeInvalidParams},
-			"a private URL":  {object{"delivery": object{"url": "https://[::1]/", "secret": secret.Reveal()}}, mcp.CodeInvalidParams},
+			"a private URL": {object{"delivery": object{"url": "https://[::1]/", "secret": secret.Reveal()}},
+				mcp.CodeInvalidParams},
 		} {
 			changed := object{}
 			for _, from := range []object{params, tt.change} {
