@@ -16,7 +16,11 @@ import (
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 )
 
-const supportDocument = "../../docs/support.md"
+const (
+	supportDocument = "../../docs/support.md"
+	// unreleased is the last section of the document, which people write.
+	unreleased = "testdata/unreleased.md"
+)
 
 var update = flag.Bool("update", false, "write docs/support.md")
 
@@ -167,7 +171,12 @@ func renderSupport(t *testing.T) string {
 		row(&doc, "`"+c.value+"`: "+strings.TrimSuffix(c.text, "."),
 			yes(func(r wire.Revision) bool { return r.HasMeta(c.value) }))
 	}
-	return doc.String()
+
+	last, err := os.ReadFile(unreleased)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc.String() + string(last)
 }
 
 func section(doc *strings.Builder, title, first string) {
