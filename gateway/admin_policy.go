@@ -74,7 +74,7 @@ type explainRequest struct {
 
 // An explainAction is an action of a caller.
 type explainAction struct {
-	On         string          `json:"on,omitzero" jsonschema:"enum=call|read|get|complete|list|result|question"`
+	On         string          `json:"on,omitzero" jsonschema:"enum=call|read|get|complete|event|list|result|question"`
 	Server     string          `json:"server"`
 	Target     string          `json:"target" jsonschema:"name or URI that the server uses"`
 	Arguments  json.RawMessage `json:"args,omitzero"`
@@ -87,7 +87,8 @@ type explainAction struct {
 }
 
 var explainMethods = map[string]string{"call": "tools/call", "read": "resources/read", "get": "prompts/get",
-	"complete": "completion/complete", "list": "tools/list", "result": "tools/call", "question": "tools/call"}
+	"complete": "completion/complete", "event": "events/stream",
+	"list": "tools/list", "result": "tools/call", "question": "tools/call"}
 
 // action returns the action of a request. tools are the approved definitions.
 func (a *explainAction) action(tools definitions) *policy.Action {

@@ -14,6 +14,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -67,6 +68,8 @@ func mayUse(c *policy.Caller, item *catalogue.Item) bool {
 		return c.May(policy.ActionCall) && (!c.ReadOnly || isReadOnly(item.Raw))
 	case catalogue.Prompts:
 		return c.May(policy.ActionGet)
+	case catalogue.Events:
+		return c.May(policy.ActionEvent)
 	}
 	return c.May(policy.ActionRead)
 }
@@ -104,13 +107,18 @@ func (v *View) checkMethod(req *mcp.Request) error {
 		kind, param = policy.ActionGet, "name"
 	case "resources/read":
 		kind, param = policy.ActionRead, "uri"
+	case call.MethodEventsPoll, wire.MethodEventsStream:
+		kind = policy.ActionEvent
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		kind = policy.ActionCall
 	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
 		kind = policy.ActionRead
 	default:
-		if _, isList := catalogue.KindOf(req.Method); isList {
-			return nil
+		if list, isList := catalogue.KindOf(req.Method); isList {
+			if list != catalogue.Events || c.May(policy.ActionEvent) {
+				return nil
+			}
+			kind = policy.ActionEvent
 		}
 	}
 	switch {

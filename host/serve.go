@@ -81,10 +81,17 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 		return v.complete(ctx, req)
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		return v.task(ctx, req)
+	case call.MethodEventsPoll, wire.MethodEventsStream:
+		return v.events(ctx, req)
 	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
 		return v.skills.Serve(ctx, req)
 	}
 	if kind, ok := catalogue.KindOf(req.Method); ok {
+		if kind == catalogue.Events {
+			if err := v.offersEvents(ctx, req); err != nil {
+				return nil, err
+			}
+		}
 		v.noteClass(req)
 		return v.table.List(ctx, req, kind)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/result"
 	"github.com/patchbay-mcp/patchbay/host/internal/round"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
@@ -168,8 +169,9 @@ func (v *View) readKept(ctx context.Context, req *mcp.Request, uri string) (mcp.
 // extensions.
 func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
 	all := map[string]json.RawMessage{
-		task.Extension:       json.RawMessage("{}"),
-		routes.ExtensionApps: json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
+		task.Extension:          json.RawMessage("{}"),
+		listing.ExtensionEvents: json.RawMessage("{}"),
+		routes.ExtensionApps:    json.RawMessage(`{"mimeTypes":["text/html;profile=mcp-app"]}`),
 	}
 	maps.Copy(all, own)
 	return all

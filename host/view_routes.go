@@ -135,6 +135,7 @@ func (v *View) discoverSingle(ctx context.Context, req *mcp.Request, p *upstream
 			}
 		}
 		v.tasks.Declare(req, &d.Capabilities)
+		routes.DeclareEvents(v.caller, &d.Capabilities)
 		p.SetApproved(d)
 	}
 	return res, err

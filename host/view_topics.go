@@ -37,8 +37,13 @@ type topicListener struct {
 func (s *subscribing) topics(
 	ctx context.Context, f *mcp.SubscriptionFilter,
 ) (listeners map[*upstream.Pool]*topicListener) {
-	v, wanted := s.view, f.Topics
+	v, wanted := s.view, maps.Clone(f.Topics)
 	f.Topics = nil
+	if string(wanted[listing.TopicEvents]) == "true" && task.IsModern(s.req.Revision()) &&
+		v.caller.May(policy.ActionEvent) {
+		setTopic(f, listing.TopicEvents, wanted[listing.TopicEvents])
+	}
+	delete(wanted, listing.TopicEvents)
 	if len(wanted) == 0 || !task.IsModern(s.req.Revision()) {
 		return nil
 	}

@@ -76,7 +76,7 @@ type rule struct {
 }
 
 var requests = []policy.ActionKind{policy.ActionCall, policy.ActionRead, policy.ActionGet, policy.ActionComplete,
-	policy.ActionOther}
+	policy.ActionEvent, policy.ActionOther}
 
 // maxErrors limits the invalid rules in an error, like the other invalid settings.
 const maxErrors = 5

@@ -26,7 +26,7 @@ type PolicyRule struct {
 	Name string `json:"name,omitempty" jsonschema:"name for users and records,pattern=^[A-Za-z0-9._-]{1,64}$"`
 	// On contains the kinds of actions to which the rule applies. Default: "result" with Redact, else all
 	// requests.
-	On []string `json:"on,omitempty" jsonschema:"kinds,enum=list|call|read|get|complete|other|result|question"`
+	On []string `json:"on,omitempty" jsonschema:"kinds,enum=list|call|read|get|complete|event|other|result|question"`
 	// When is an expression in CEL. Default: always.
 	When string `json:"when,omitempty" jsonschema:"expression in CEL,maxLength=8192"`
 	// Do is "allow", "ask", "deny", "hide" or "hook"; empty for a rule that only redacts.

@@ -49,6 +49,7 @@ const (
 	Prompt   Kind = "prompt"
 	Resource Kind = "resource"
 	Template Kind = "resource template"
+	Event    Kind = "event"  // a type of events
 	Server   Kind = "server" // its instructions and serverInfo
 )
 

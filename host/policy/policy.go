@@ -82,6 +82,7 @@ const (
 	ActionRead     ActionKind = "read"     // resources/read
 	ActionGet      ActionKind = "get"      // prompts/get
 	ActionComplete ActionKind = "complete" // completion/complete
+	ActionEvent    ActionKind = "event"    // events/poll, events/stream
 	ActionOther    ActionKind = "other"    // a method of an extension
 	ActionResult   ActionKind = "result"   // a server responded; the caller has not received it
 	ActionQuestion ActionKind = "question" // a server asks the caller
@@ -98,7 +99,7 @@ type Action struct {
 	Client mcp.Implementation
 	// Server is the name of the server in the configuration.
 	Server string
-	// Target is the name or URI that the server uses for the tool, prompt or resource. For the result and
+	// Target is the name or URI that the server uses for the tool, prompt, resource or type of events. For the result and
 	// the questions of a task, it is the tool that was called, or empty if the tool is unknown: see
 	// [Action.LacksTool].
 	Target string

@@ -93,7 +93,7 @@ func (z *Authorizer) Decide(next call.Next) call.Next {
 		d := z.Ask(ctx, c.View.(View), p, c.Request, c.Action)
 		c.Decision = &d
 		z.opts.Count(c.Kind, &d)
-		if IsRefusal(c.Decision) {
+		if IsRefusal(c.Decision) || c.Kind == policy.ActionEvent && d.Do != policy.OutcomeAllow { // nobody can be asked
 			return nil, Denied(c, c.Request, c.Decision)
 		}
 		return next(ctx, c)

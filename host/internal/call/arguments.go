@@ -14,7 +14,7 @@ import (
 func Arguments(req *mcp.Request) json.RawMessage {
 	elsewhere := []string{"_meta", "requestState"}
 	switch req.Method {
-	case wire.MethodToolsCall, wire.MethodPromptsGet:
+	case wire.MethodToolsCall, wire.MethodPromptsGet, MethodEventsPoll, wire.MethodEventsStream:
 		arguments, _ := req.Param("arguments")
 		return arguments
 	case wire.MethodResourcesRead, MethodSkillGet, MethodDirectoryRead:

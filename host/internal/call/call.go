@@ -22,6 +22,7 @@ const (
 	MethodSkillList     = "skills/list"
 	MethodSkillGet      = "skills/get"
 	MethodDirectoryRead = "resources/directory/read"
+	MethodEventsPoll    = "events/poll"
 	ResultTask          = "task" // the result of a call that became a task
 )
 

@@ -22,7 +22,7 @@ func Merge(servers []Server, o *Options) *Catalogue {
 		c.finish(k)
 	}
 	c.addRoutes()
-	for _, k := range []Kind{Prompts, Tools} { // after the routes: tools name the URIs of their views
+	for _, k := range []Kind{Prompts, Tools, Events} { // after the routes: tools name the URIs of their views
 		c.addNames(k)
 		c.finish(k)
 	}
@@ -80,7 +80,7 @@ func (c *Catalogue) problem(severity Severity, server string, kind Kind, name, r
 	c.problems = append(c.problems, Problem{severity, server, kind, name, reason})
 }
 
-// addNames adds the tools or prompts of all servers under their public names.
+// addNames adds the tools, prompts or types of events of all servers under their public names.
 func (c *Catalogue) addNames(k Kind) {
 	n := naming{mode: c.options.Names, max: c.options.MaxName, claims: map[string]claim{}}
 	count := c.count(k)

@@ -41,6 +41,8 @@ var shapes = [Kinds]*shape{
 	Templates: {"name", map[string]byte{"uriTemplate": '"', "name": '"', "title": '"', "description": '"',
 		"mimeType": '"', "annotations": '{', "icons": '[', "_meta": '{'},
 		map[string]*shape{"icons": icons}, map[string]*shape{"annotations": annotations}},
+	Events: {"delivery", map[string]byte{"name": '"', "description": '"', "delivery": '[', "inputSchema": '{',
+		"payloadSchema": '{', "_meta": '{'}, nil, nil},
 }
 
 // check returns the name or URI of an item, if the item contains it, and an error if the item is
@@ -72,6 +74,10 @@ func check(kind Kind, raw []byte) (name string, err error) {
 		schema, _ := jsonscan.Get(raw, "inputSchema")
 		if t, ok := jsonscan.Get(schema, "type"); ok && string(t) != `"object"` {
 			return name, fmt.Errorf(`invalid inputSchema: type is %.64s, must be "object"`, t)
+		}
+	case Events:
+		if delivery, _ := jsonscan.Get(raw, "delivery"); !delivers(delivery, Push) && !delivers(delivery, Poll) {
+			return name, fmt.Errorf("delivery %.64s contains neither %q nor %q", delivery, Push, Poll)
 		}
 	case Templates:
 		if _, err := uritemplate.Parse(name); err != nil {

@@ -80,6 +80,8 @@ func (i *Item) define() json.RawMessage {
 			return jsonscan.AppendQuote(nil, description)
 		case key == "inputSchema" && i.Kind == Tools:
 			return i.inputSchema(value, hidden)
+		case key == "delivery" && i.Kind == Events:
+			return []byte(`["` + Push + `","` + Poll + `"]`)
 		case key == "_meta" && i.view != "":
 			return withView(value, i.view)
 		case !i.single:
@@ -196,4 +198,25 @@ func withView(meta []byte, uri string) []byte {
 		}
 		return value
 	})
+}
+
+// Modes of delivery of a type of events that a host translates into each other. Spec: SEP-3415, Delivery Modes.
+const (
+	Push = "push"
+	Poll = "poll"
+)
+
+// Delivers reports whether the server of a type of events offers a mode of delivery.
+func (i *Item) Delivers(mode string) bool {
+	delivery, _ := jsonscan.Get(i.Raw, "delivery")
+	return delivers(delivery, mode)
+}
+
+func delivers(delivery []byte, mode string) bool {
+	for e := range jsonscan.Elements(delivery) {
+		if name, err := jsonscan.Unquote(e); err == nil && name == mode {
+			return true
+		}
+	}
+	return false
 }

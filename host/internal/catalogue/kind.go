@@ -15,6 +15,7 @@ package catalogue
 import (
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -28,16 +29,18 @@ const (
 	Prompts
 	Resources
 	Templates
+	Events // types of events: extension io.modelcontextprotocol/events (SEP-3415)
 )
 
 // Kinds is the number of kinds.
-const Kinds = 4
+const Kinds = 5
 
 var kinds = [Kinds]struct{ method, member, id string }{
 	Tools:     {wire.MethodToolsList, "tools", "name"},
 	Prompts:   {wire.MethodPromptsList, "prompts", "name"},
 	Resources: {wire.MethodResourcesList, "resources", "uri"},
 	Templates: {wire.MethodResourcesTemplatesList, "resourceTemplates", "uriTemplate"},
+	Events:    {"events/list", "events", "name"},
 }
 
 // KindOf returns the kind that a method such as tools/list lists.
@@ -60,7 +63,7 @@ func (k Kind) Member() string { return kinds[k].member }
 func (k Kind) String() string { return kinds[k].member }
 
 // isURI reports whether items of the kind are identified by a URI or a template of URIs.
-func (k Kind) isURI() bool { return k >= Resources }
+func (k Kind) isURI() bool { return k == Resources || k == Templates }
 
 // A Problem describes an item that was left out or should be looked at.
 type Problem struct {
@@ -92,5 +95,8 @@ func (s Severity) String() string {
 
 // Unknown returns the error of a request for an item that does not exist for the caller.
 func (k Kind) Unknown(name string) error {
+	if k == Events {
+		return events.NotFound("event")
+	}
 	return mcp.Errorf(mcp.CodeInvalidParams, "unknown %s %q", strings.TrimSuffix(k.Member(), "s"), name)
 }

@@ -126,7 +126,8 @@ func (l *Lists) Changed(kinds ...catalogue.Kind) {
 
 // AllChanged marks all lists as changed, and notifies the listeners.
 func (l *Lists) AllChanged() {
-	l.Changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates)
+	l.Changed(catalogue.Tools, catalogue.Prompts, catalogue.Resources, catalogue.Templates,
+		catalogue.Events)
 }
 
 // Retry makes the next request wait for the server again, and read its lists.

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
@@ -35,6 +37,13 @@ const (
 	maxPages = 1000
 )
 
+// The events extension. Spec: SEP-3415, Capability Negotiation and Dynamic event types.
+const (
+	ExtensionEvents    = events.ID
+	TopicEvents        = "eventsListChanged" // of the filter of a subscription
+	NotificationEvents = "notifications/events/list_changed"
+)
+
 // Connected makes the lists follow a new connection, with a reviewer that may be nil.
 func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	caps := c.Client().Capabilities()
@@ -43,9 +52,14 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
 		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
 	}
+	settings, _ := caps.Extensions[ExtensionEvents].(map[string]any)
+	announcesEvents := settings["listChanged"] == true
+	if announcesEvents {
+		filter.Topics = map[string]json.RawMessage{TopicEvents: json.RawMessage("true")}
+	}
 	declared, _ := json.Marshal(caps)
 	about := &About{Instructions: Cut(c.Client().Instructions(), MaxInstructions), ServerInfo: c.Client().ServerInfo(),
-		Capabilities: declared, Revision: c.Client().Revision(), Lacks: lacks(caps)}
+		Capabilities: declared, Revision: c.Client().Revision(), Lacks: lacks(c.Client())}
 	approved := Approved{Instructions: about.Instructions}
 	l.reviewing.Lock()
 	if reviewer != nil {
@@ -55,7 +69,7 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	l.about, l.approved, l.reviewer = about, approved, reviewer
 	l.capabilities, l.revision = declared, about.Revision
 	l.announced = [catalogue.Kinds]bool{filter.ToolsListChanged, filter.PromptsListChanged,
-		filter.ResourcesListChanged, filter.ResourcesListChanged}
+		filter.ResourcesListChanged, filter.ResourcesListChanged, announcesEvents}
 	listening, begin := context.WithCancel(c.Context())
 	l.listening = listening.Done()
 	restored := false
@@ -69,7 +83,7 @@ func (l *Lists) Connected(c *connection.Conn, reviewer Reviewer) {
 	if restored {
 		l.Notify() // listeners read the lists again
 	}
-	if filter.ToolsListChanged || filter.PromptsListChanged || filter.ResourcesListChanged {
+	if slices.Contains(l.announced[:], true) {
 		l.Go(func() { l.followChanges(c, filter, begin) })
 	} else {
 		begin()
@@ -113,6 +127,10 @@ func (l *Lists) followChanges(c *connection.Conn, filter mcp.SubscriptionFilter,
 			l.Changed(catalogue.Prompts)
 		case mcp.EventResourcesChanged:
 			l.Changed(catalogue.Resources, catalogue.Templates)
+		case mcp.EventTopic:
+			if e.Method == NotificationEvents {
+				l.Changed(catalogue.Events)
+			}
 		case mcp.EventChangesMissed:
 			l.AllChanged()
 		}
@@ -314,10 +332,14 @@ func (l *Lists) readAll(ctx context.Context, kind catalogue.Kind) (r reading, er
 	return r, err
 }
 
-// lacks returns the kinds that the capabilities of a server exclude.
-func lacks(caps mcp.ServerCapabilities) (kinds []catalogue.Kind) {
+// lacks returns the kinds that the capabilities of a server exclude, or its revision.
+func lacks(c *mcp.Client) (kinds []catalogue.Kind) {
+	caps := c.Capabilities()
 	resources := caps.Resources != nil
-	for kind, has := range [catalogue.Kinds]bool{caps.Tools != nil, caps.Prompts != nil, resources, resources} {
+	_, occurs := caps.Extensions[ExtensionEvents]
+	revision, _ := wire.ParseRevision(c.Revision())
+	occurs = occurs && revision.Modern()
+	for kind, has := range [catalogue.Kinds]bool{caps.Tools != nil, caps.Prompts != nil, resources, resources, occurs} {
 		if !has {
 			kinds = append(kinds, catalogue.Kind(kind))
 		}
@@ -333,7 +355,7 @@ func (l *Lists) ReadFrom(ctx context.Context, c *connection.Conn, kind catalogue
 
 func (l *Lists) readFrom(ctx context.Context, c *connection.Conn, kind catalogue.Kind) (r reading, err error) {
 	r.from = c
-	if slices.Contains(lacks(c.Client().Capabilities()), kind) {
+	if slices.Contains(lacks(c.Client()), kind) {
 		r.list = catalogue.Parse(kind)
 		return r, nil
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Kinds contains the kinds of definitions in lists.
-var Kinds = [catalogue.Kinds]string{"tool", "prompt", "resource", "resource template"}
+var Kinds = [catalogue.Kinds]string{"tool", "prompt", "resource", "resource template", "event"}
 
 // List returns the list of a kind as it was last read for the local user, nil if it is unknown.
 func (r *Record) List(kind catalogue.Kind) *catalogue.List {

@@ -21,6 +21,7 @@ var kindsOf = map[policy.ActionKind][]catalogue.Kind{
 	policy.ActionGet:      {catalogue.Prompts},
 	policy.ActionRead:     {catalogue.Resources, catalogue.Templates},
 	policy.ActionComplete: {catalogue.Prompts, catalogue.Resources, catalogue.Templates},
+	policy.ActionEvent:    {catalogue.Events},
 }
 
 // TargetOf returns the definition that a request uses. A request of another kind uses no

@@ -209,7 +209,7 @@ func TestConnectionIsRecordedWithOneWrite(t *testing.T) {
 	s := pins.New(pins.Options{Server: "shop", Identity: "id", State: store, Logger: slog.New(slog.DiscardHandler),
 		First: true, Quarantined: func(error, []*pin.Pin) {}})
 	found := &pins.Start{About: pins.NewAbout("sells", "shop"), Capabilities: []byte("{}"),
-		Lacks: []catalogue.Kind{catalogue.Prompts, catalogue.Resources, catalogue.Templates}}
+		Lacks: []catalogue.Kind{catalogue.Prompts, catalogue.Resources, catalogue.Templates, catalogue.Events}}
 	for range 2 {
 		if a := s.ReviewAbout(ctx, pins.Caller{}, found); a.Instructions != "sells" || store.n != 1 {
 			t.Fatalf("got %+v after %d writes, want 1", a, store.n)

@@ -3,8 +3,10 @@ package routes
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/patchbay-mcp/patchbay/host/internal/listing"
+	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -26,6 +28,7 @@ func (t *Table) Discover(ctx context.Context) (*mcp.DiscoverResult, error) {
 	caps := &res.Capabilities
 	caps.Tools, caps.Prompts = &mcp.ListCapability{ListChanged: true}, &mcp.ListCapability{ListChanged: true}
 	caps.Resources = &mcp.ResourceCapability{Subscribe: true, ListChanged: true}
+	DeclareEvents(t.o.Caller, caps)
 	caps.Completions, caps.Logging = &struct{}{}, &struct{}{}
 	return res, nil
 }
@@ -36,4 +39,15 @@ func newestRevisions() (all []string) {
 		all = append([]string{r.String()}, all...)
 	}
 	return all
+}
+
+// DeclareEvents declares the events of servers as the host offers them to a caller.
+func DeclareEvents(c *policy.Caller, caps *mcp.ServerCapabilities) {
+	if _, ok := caps.Extensions[listing.ExtensionEvents]; !ok {
+		return
+	}
+	caps.Extensions = maps.Clone(caps.Extensions)
+	if caps.Extensions[listing.ExtensionEvents] = map[string]any{"listChanged": true}; !c.May(policy.ActionEvent) {
+		delete(caps.Extensions, listing.ExtensionEvents)
+	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
+	"github.com/patchbay-mcp/patchbay/host/internal/listing"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 )
 
@@ -18,7 +19,7 @@ const (
 // mergesExtension reports whether several servers may declare an extension, because the host routes its
 // requests. Nothing in the requests of other extensions identifies a server.
 func mergesExtension(id string, _ []string) bool {
-	return id == task.Extension || id == ExtensionApps || id == ExtensionSkills
+	return id == task.Extension || id == ExtensionApps || id == ExtensionSkills || id == listing.ExtensionEvents
 }
 
 // A Snapshot is the merged catalogue of a caller, with the lists that it contains. It never changes,

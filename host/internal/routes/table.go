@@ -2,6 +2,7 @@ package routes
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -130,6 +131,7 @@ func (t *Table) within(ctx, wait context.Context, starting time.Duration) (*Snap
 		t.o.Send(mcp.Event{Kind: mcp.EventToolsChanged})
 		t.o.Send(mcp.Event{Kind: mcp.EventPromptsChanged})
 		t.o.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
+		t.o.Send(eventsChanged())
 	case old != nil && old != m:
 		t.announce(old, m)
 	}
@@ -180,6 +182,15 @@ func (t *Table) announce(old, now *Snapshot) {
 		!now.Catalogue.Equal(catalogue.Templates, old.Catalogue) {
 		t.o.Send(mcp.Event{Kind: mcp.EventResourcesChanged})
 	}
+	if !now.Catalogue.Equal(catalogue.Events, old.Catalogue) {
+		t.o.Send(eventsChanged())
+	}
+}
+
+// eventsChanged returns the notification that the types of events changed.
+func eventsChanged() mcp.Event {
+	return mcp.Event{Kind: mcp.EventTopic, Method: listing.NotificationEvents, Params: json.RawMessage("{}"),
+		Filter: &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{listing.TopicEvents: json.RawMessage("true")}}}
 }
 
 // ListsChanged implements [listing.Listener]: the table reads the lists again after listing.ChangeDelay, and

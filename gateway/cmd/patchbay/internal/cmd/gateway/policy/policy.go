@@ -46,7 +46,8 @@ type policyCase struct {
 }
 
 var policyMethods = map[string]string{"call": "tools/call", "read": "resources/read", "get": "prompts/get",
-	"complete": "completion/complete", "list": "tools/list", "result": "tools/call", "question": "tools/call"}
+	"complete": "completion/complete", "event": "events/stream",
+	"list": "tools/list", "result": "tools/call", "question": "tools/call"}
 
 func (c *policyCase) action() *policy.Action {
 	c.On = cmp.Or(c.On, "call")
