@@ -187,7 +187,8 @@ func (d *subscription) await(ctx context.Context, id string) error {
 		case <-d.wake:
 		case <-timer.C:
 			if suspended {
-				return dataError(events.CodeCallbackEndpoint, "the endpoint failed for too long", `{"reason":"`+category+`"}`)
+				return dataError(events.CodeCallbackEndpoint, "the endpoint failed for too long",
+					`{"reason":"`+category+`"}`)
 			}
 		}
 		timer.Stop()
