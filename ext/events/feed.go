@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -106,7 +107,7 @@ func (s *Server) openAt(ctx context.Context, mode Mode, sub Subscription, at Sta
 	}
 	f.Truncated = f.first.truncated
 	switch {
-	case at.Cursor == "" || f.Truncated && f.first.start == "":
+	case at.Cursor == "":
 		f.Cursor = f.first.cursor
 	case f.Truncated:
 		f.Cursor = f.first.start
@@ -125,8 +126,8 @@ func (f *Feed) read(ctx context.Context, cursor string, limit int) (*batch, erro
 	}
 	if b.cursor == "" {
 		b.truncated = false // Spec: SEP-3415, Gaps and truncated: there is no position to skip
-	} else if kept := slices.DeleteFunc(b.events, f.isTooOld); len(kept) < len(b.events) {
-		b.events, b.truncated = kept, true
+	} else {
+		f.drop(b, cursor)
 	}
 	size := 0
 	for i, d := range b.events {
@@ -143,6 +144,24 @@ func (f *Feed) read(ctx context.Context, cursor string, limit int) (*batch, erro
 		b.next = f.entry.interval
 	}
 	return b, nil
+}
+
+// drop drops the occurrences of a batch that are too old, and sets its start: a position from which
+// all others can be read again. cursor is the position of the batch.
+func (f *Feed) drop(b *batch, cursor string) {
+	b.start = cmp.Or(b.start, cursor)
+	for _, d := range b.events {
+		if !f.isTooOld(d) {
+			break
+		}
+		b.start = cmp.Or(d.Cursor, b.start)
+	}
+	if kept := slices.DeleteFunc(b.events, f.isTooOld); len(kept) < len(b.events) {
+		b.events, b.truncated = kept, true
+	}
+	if len(b.events) == 0 {
+		b.start = b.cursor
+	}
 }
 
 func (f *Feed) isTooOld(d *Delivered) bool { return d.Time.Before(f.since) }
@@ -185,8 +204,10 @@ func (r *feeding) run() error {
 	r.first = nil
 	b.truncated = false // Feed.Truncated reports it
 	for {
-		if b != nil && !r.deliver(b) {
-			return nil
+		if b != nil {
+			if on, err := r.deliver(b); !on {
+				return err
+			}
 		}
 		if b == nil || !b.more {
 			if on, err := r.wait(b); !on {
@@ -195,7 +216,7 @@ func (r *feeding) run() error {
 		}
 		var err error
 		if b, err = r.next(); err != nil {
-			if e := asError(err); isFinal(e) {
+			if e := asError(err); r.ends(e) {
 				return e
 			}
 			if !r.failed(err) {
@@ -208,14 +229,8 @@ func (r *feeding) run() error {
 
 // next checks the permission if that is due, and reads.
 func (r *feeding) next() (*batch, error) {
-	if err := r.entry.endedBecause(); err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
-	}
-	if now := time.Now(); !now.Before(r.recheck) {
-		if err := r.reader.authorize(r.ctx); err != nil {
-			return nil, err
-		}
-		r.recheck = now.Add(r.entry.server.opts.Recheck)
 	}
 	b, err := r.read(r.ctx, r.cursor, min(r.entry.server.opts.MaxEvents, maxBatch))
 	if err == nil {
@@ -225,6 +240,50 @@ func (r *feeding) next() (*batch, error) {
 		}
 	}
 	return b, err
+}
+
+// check returns an error if the event type was removed or, when its check is due, the permission.
+func (r *feeding) check() error {
+	if err := r.entry.endedBecause(); err != nil {
+		return err
+	}
+	now := time.Now()
+	if now.Before(r.recheck) {
+		return nil
+	}
+	err := r.reader.authorize(r.ctx)
+	if err == nil {
+		r.recheck = now.Add(r.entry.server.opts.Recheck)
+	}
+	return err
+}
+
+// ends reports whether an error ends the feed, as every reason does for which an event type was removed.
+func (r *feeding) ends(e *mcp.Error) bool {
+	return isFinal(e) || e != nil && r.entry.endedBecause() != nil
+}
+
+// permit reports whether an occurrence of a batch may be delivered, or returns why the server ends
+// the feed. While the permission cannot be determined, it waits.
+func (r *feeding) permit(b *batch) (on bool, err error) {
+	for r.ctx.Err() == nil {
+		err := r.check()
+		if err == nil {
+			r.retry = 0
+			return true, nil
+		}
+		if e := asError(err); r.ends(e) {
+			return false, e
+		}
+		if !r.failed(err) {
+			break
+		}
+		b.more = true // the source may have changed meanwhile
+		if on, err := r.wait(nil); !on {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // failed reports a failure of the source.
@@ -242,33 +301,28 @@ func (r *feeding) failed(err error) bool {
 	return r.send(Item{Cursor: r.cursor, Failure: public})
 }
 
-// deliver yields the occurrences of a batch.
-func (r *feeding) deliver(b *batch) bool {
-	if b.truncated {
-		at := b.start
-		if at == "" {
-			at = b.cursor
-		}
-		if !r.send(Item{Cursor: at, Gap: true}) {
-			return false
-		}
+// deliver yields the occurrences of a batch. It reports whether the feed goes on, or returns why the
+// server ends it. The loop body may take hours, so it checks before each occurrence.
+func (r *feeding) deliver(b *batch) (on bool, err error) {
+	if b.truncated && !r.send(Item{Cursor: b.start, Gap: true}) {
+		return false, nil
 	}
 	for i, d := range b.events {
+		if on, err := r.permit(b); !on {
+			return false, err
+		}
 		switch {
 		case d.Cursor != "":
 			r.cursor = d.Cursor
 		case i == len(b.events)-1:
 			r.cursor = b.cursor
 		}
-		if r.ctx.Err() != nil || r.entry.endedBecause() != nil {
-			return r.ctx.Err() == nil // next returns the reason
-		}
 		if !r.send(Item{Event: d, Cursor: r.cursor}) {
-			return false
+			return false, nil
 		}
 	}
 	r.cursor = b.cursor
-	return true
+	return true, nil
 }
 
 func (r *feeding) send(i Item) bool {
@@ -289,8 +343,12 @@ func (r *feeding) wait(b *batch) (on bool, err error) {
 		defer timer.Stop()
 		poll = timer.C
 	}
-	recheck := time.NewTimer(time.Until(r.recheck))
-	defer recheck.Stop()
+	var recheck <-chan time.Time
+	if r.retry == 0 { // otherwise the permission is checked with the source
+		timer := time.NewTimer(time.Until(r.recheck))
+		defer timer.Stop()
+		recheck = timer.C
+	}
 	for {
 		select {
 		case <-r.ctx.Done():
@@ -301,7 +359,7 @@ func (r *feeding) wait(b *batch) (on bool, err error) {
 			}
 		case <-poll:
 			return true, nil
-		case <-recheck.C:
+		case <-recheck:
 			return true, nil
 		case <-r.heartbeat.C:
 			if !r.send(Item{Cursor: r.cursor}) {

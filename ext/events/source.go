@@ -33,7 +33,8 @@ type Batch[Payload any] struct {
 	// HasMore reports that more occurrences are available now.
 	HasMore bool
 	// Truncated reports that occurrences were skipped, because the cursor is too old or unknown. Start
-	// is then the position before the first occurrence. Default: Cursor.
+	// is then the position before the first occurrence. Default: the position that was read, from
+	// which the occurrences can be read again, or Cursor if there are none.
 	Truncated bool
 	Start     string
 	// NextPoll is when a client should poll again. Default: [Source].Interval.

@@ -161,9 +161,9 @@ func (d *subscription) deliver(ctx context.Context, id string, body []byte) (res
 	}
 }
 
-// await waits until the next attempt of a message may be made.
+// await waits until the next attempt of a message may be made. After a wait it checks the permission.
 func (d *subscription) await(ctx context.Context, id string) error {
-	for {
+	for waited := false; ; waited = true {
 		d.mu.Lock()
 		wait := time.Duration(0)
 		if d.Pending.ID == id {
@@ -178,6 +178,9 @@ func (d *subscription) await(ctx context.Context, id string) error {
 		}
 		category := d.LastError
 		d.mu.Unlock()
+		if wait <= 0 && waited {
+			return d.permit(ctx)
+		}
 		if wait <= 0 {
 			return context.Cause(ctx)
 		}
@@ -196,6 +199,33 @@ func (d *subscription) await(ctx context.Context, id string) error {
 			return err
 		}
 	}
+}
+
+// permit returns the error that ends a subscription without permission. While the permission cannot
+// be determined, it waits.
+//
+// Spec: SEP-3415, Authorization.
+func (d *subscription) permit(ctx context.Context) error {
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		d.mu.Lock()
+		ended, subject, cursor := d.ended, d.subject(), d.Cursor
+		d.mu.Unlock()
+		if ended || ctx.Err() != nil { // the end of a subscription is sent in any case
+			return context.Cause(ctx)
+		}
+		_, _, err := d.sender.feed.Begin(ctx, subject, events.Start{Cursor: cursor})
+		if final, ok := errors.AsType[*mcp.Error](err); err == nil || ok && isFinal(final) {
+			return err
+		}
+		d.warn(err)
+		sleep(ctx, withJitter(backoff))
+	}
+}
+
+// warn logs a failure of the feed.
+func (d *subscription) warn(err error) {
+	d.sender.o.Logger.Warn("webhook: the feed of a subscription failed; it is tried again", "id", d.id, "event", d.Name,
+		"error", err)
 }
 
 // succeeded records that the endpoint responded.

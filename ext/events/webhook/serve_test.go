@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,9 @@ type shop struct {
 	allowed  func(p *mcp.Principal) bool
 }
 
-func newShop(t testing.TB) *shop {
+func newShop(t testing.TB) *shop { return newShopWith(t, webhook.SenderOptions{}) }
+
+func newShopWith(t testing.TB, opts webhook.SenderOptions) *shop {
 	s := &shop{server: mcp.NewServer("shop", "1", nil), receiver: webhook.NewReceiver(nil)}
 	s.network = newNetwork(t, s.receiver)
 	s.allowed = func(*mcp.Principal) bool { return true }
@@ -49,7 +52,7 @@ func newShop(t testing.TB) *shop {
 		}})
 	events.Add(srv, &events.Event{Name: "order.lost", Delivery: []events.Mode{events.ModePoll}},
 		events.Source[filter, order]{})
-	s.sender = s.network.newSender(webhook.SenderOptions{})
+	s.sender = s.network.newSender(opts)
 	if err := s.sender.Serve(t.Context(), srv); err != nil {
 		t.Fatal(err)
 	}
@@ -235,4 +238,70 @@ func TestClientLearnsThatItsSubscriptionEnded(t *testing.T) {
 			t.Errorf("got error %v, want ErrNotOffered", err)
 		}
 	})
+}
+
+// The deliveries of stored subscriptions begin while the server begins to serve.
+func TestStoredSubscriptionsSurviveServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const number = 200
+		opts := webhook.SenderOptions{Store: &durable{Store: webhook.NewMemory()}, MaxPerPrincipal: number}
+		s := newShopWith(t, opts)
+		if _, err := s.receiver.Add(webhook.NewSecret(), new(inbox).handle); err != nil {
+			t.Fatal(err)
+		}
+		opts.IsVerified = func(context.Context, *mcp.Principal, string) bool { return true }
+		first := s.network.sender(newFeed(), opts)
+		for n := range number {
+			r := subscription(webhook.NewSecret())
+			r.Arguments = json.RawMessage(fmt.Sprintf(`{"min":%d}`, n))
+			if _, err := first.Subscribe(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		restarted := newShopWith(t, opts)
+		restarted.respond(http.StatusServiceUnavailable)
+		synctest.Wait()
+		if n := restarted.sender.Count(); n != number {
+			t.Errorf("got %d subscriptions after the restart, want %d", n, number)
+		}
+	})
+}
+
+// A permission that is revoked while an endpoint is down ends the subscription before the next attempt.
+func TestPermissionIsCheckedBeforeEachRetry(t *testing.T) {
+	for _, outage := range []time.Duration{time.Minute, 3 * time.Hour} { // in the second the sender suspends
+		synctest.Test(t, func(t *testing.T) {
+			s, box := newShop(t), &inbox{}
+			secret := webhook.NewSecret()
+			if _, err := s.receiver.Add(secret, box.handle); err != nil {
+				t.Fatal(err)
+			}
+			r := subscription(secret)
+			r.NoExpiry = true
+			subscribe := func() error { _, err := s.sender.Subscribe(t.Context(), r); return err }
+			if err := subscribe(); err != nil {
+				t.Fatal(err)
+			}
+			s.respond(http.StatusServiceUnavailable)
+			for n := range 30 {
+				s.emit(n)
+			}
+			for range int(outage / time.Minute) {
+				pass(time.Minute)
+				if err := subscribe(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.allowed = func(*mcp.Principal) bool { return false }
+			s.respond(0)
+			pass(6 * time.Minute)
+			box.want(t, webhook.TypeTerminated)
+			if n := s.sender.Count(); n != 0 {
+				t.Errorf("got %d subscriptions, want none", n)
+			}
+		})
+	}
 }

@@ -25,13 +25,10 @@ const (
 //
 // Spec: SEP-3415, Subscribing; Unsubscribing.
 func (s *Sender) Serve(ctx context.Context, e *events.Server) error {
-	if err := s.Start(ctx, served{e}); err != nil {
-		return err
-	}
 	e.Handle(methodSubscribe, s.serveSubscribe)
 	e.Handle(methodUnsubscribe, s.serveUnsubscribe)
-	e.Offer(events.ModeWebhook)
-	return nil
+	e.Offer(events.ModeWebhook) // otherwise the stored subscriptions end: their mode is not supported
+	return s.Start(ctx, served{e})
 }
 
 type deliveryParams struct {

@@ -247,6 +247,9 @@ func (d *subscription) run() {
 		if moved {
 			backoff = minBackoff
 		}
+		if err != nil && d.ctx.Err() == nil {
+			d.warn(err)
+		}
 		sleep(d.ctx, withJitter(backoff))
 		backoff = min(2*backoff, maxBackoff)
 	}
