@@ -244,6 +244,7 @@ type subscriber struct {
 	begun    bool   // a subscription was active before
 	failures int    // in a row
 	seen     []string
+	received int // occurrences that were no duplicates
 }
 
 // run receives occurrences until the loop is left, ctx ends, or an error cannot be mended.
@@ -340,9 +341,10 @@ func (s *subscriber) moved(cursor string) {
 
 // occurred passes on an occurrence, unless it is a duplicate or of another event type.
 func (s *subscriber) occurred(d *received) bool {
-	if d.Name != s.name || len(d.ID) > maxEventID || slices.Contains(s.seen, d.ID) {
+	if d.Name != s.name || len(d.ID) > maxEventID || d.ID != "" && slices.Contains(s.seen, d.ID) {
 		return true
 	}
+	s.received++
 	if len(s.seen) == maxRemembered {
 		s.seen = slices.Delete(s.seen, 0, maxRemembered/10)
 	}
@@ -375,6 +377,7 @@ func (s *subscriber) poll() error {
 		if first || res.Truncated {
 			s.began(res.Truncated)
 		}
+		received, cursor := s.received, s.cursor
 		for _, d := range res.Events {
 			if !s.occurred(d) {
 				return errLeft
@@ -384,7 +387,7 @@ func (s *subscriber) poll() error {
 			s.moved(*res.Cursor)
 		}
 		delay := max(s.opts.MinPoll, time.Duration(min(res.NextPollMs, maxPollDelay.Milliseconds()))*time.Millisecond)
-		if res.HasMore && len(res.Events) > 0 {
+		if res.HasMore && s.received > received && s.cursor != cursor { // otherwise it could be endless
 			delay = 0
 		}
 		if !s.sleep(delay) {

@@ -30,7 +30,7 @@ type Options struct {
 	MaxStreamsPerPrincipal int
 	// BufferEvents and BufferAge limit the emitted occurrences of an event type that are kept for
 	// clients which poll or reconnect; their payloads are limited to 16 MiB, too. Defaults: 10,000
-	// and 10 minutes.
+	// and 20 minutes, in which a webhook is tried for 15.
 	BufferEvents int
 	BufferAge    time.Duration
 	// Heartbeat is the time after which a silent stream is sent a sign of life, at most 30 seconds.
@@ -40,7 +40,8 @@ type Options struct {
 	// minute.
 	Recheck time.Duration
 	// Visible reports whether the caller of ctx may see an event type. A hidden event type does not
-	// exist for the caller. It must be fast and safe for concurrent use. Default: all are visible.
+	// exist for the caller. The principal of a webhook contains no Claims. It must be fast and safe for
+	// concurrent use. Default: all are visible.
 	Visible func(ctx context.Context, e *Event) bool
 	// SketchCodes sends errors with the codes of the design before SEP-3415, which several clients of
 	// that time expect.
@@ -67,7 +68,7 @@ func (o *Options) fill() error {
 	o.MaxStreams = cmp.Or(o.MaxStreams, 10_000)
 	o.MaxStreamsPerPrincipal = cmp.Or(o.MaxStreamsPerPrincipal, 100)
 	o.BufferEvents = cmp.Or(o.BufferEvents, 10_000)
-	o.BufferAge = cmp.Or(o.BufferAge, 10*time.Minute)
+	o.BufferAge = cmp.Or(o.BufferAge, 20*time.Minute)
 	o.Heartbeat = cmp.Or(o.Heartbeat, maxHeartbeat/2)
 	o.Recheck = cmp.Or(o.Recheck, time.Minute)
 	o.Logger = cmp.Or(o.Logger, slog.Default())

@@ -62,7 +62,8 @@ type Source[Args, Payload any] struct {
 	Transform func(ctx context.Context, args Args, data Payload) (Payload, error)
 	// Authorize returns an error if the caller may not subscribe: [Forbidden], or an error that is
 	// logged if the permission cannot be determined. It is called for each poll, at the begin of a
-	// stream and then every [Options].Recheck. Default: everybody may.
+	// stream and then every [Options].Recheck. The principal of a webhook contains no Claims, which
+	// are not stored: a decision that needs them refuses webhooks. Default: everybody may.
 	Authorize func(ctx context.Context, args Args) error
 }
 

@@ -20,8 +20,10 @@ const (
 	endlessRefresh = time.Hour
 	// minRefresh is the shortest time between two refreshes, whatever a server grants.
 	minRefresh = 5 * time.Second
-	// maxRefreshFailures is the number of refreshes in sequence that may fail.
+	// maxRefreshFailures is the number of refreshes in sequence that may fail after the subscription
+	// expired, and maxRefreshDelay the longest time between them.
 	maxRefreshFailures = 5
+	maxRefreshDelay    = time.Minute
 	// unsubscribeTimeout bounds the request that ends a subscription.
 	unsubscribeTimeout = 5 * time.Second
 )
@@ -54,7 +56,8 @@ type SubscribeOptions struct {
 // subscription uses a new secret.
 //
 // The error is an [*mcp.Error] if the server refused or ended the subscription,
-// [events.ErrNotOffered], or the error of the fifth refresh in sequence that failed.
+// [events.ErrNotOffered], or the error of a refresh after the subscription expired, if five in
+// sequence failed.
 //
 // Spec: SEP-3415, Webhook-Based Delivery.
 func Subscribe(ctx context.Context, c *mcp.Client, name string, args any, handle Handler,
@@ -117,18 +120,24 @@ func (k *keeper) moveTo(cursor string) {
 // run refreshes the subscription until ctx ends or it cannot be refreshed.
 func (k *keeper) run(ctx context.Context, route *Route) error {
 	failures := 0
+	var expires time.Time // zero before the first grant
 	for ctx.Err() == nil {
 		grant, err := k.subscribe(ctx)
 		if err != nil {
 			// A subscription that never began cannot be repaired, nor can one that is refused.
 			refused, ok := errors.AsType[*mcp.Error](err)
-			if failures++; failures >= maxRefreshFailures || route.isUnbound() || ok && isFinal(refused) {
+			isLost := failures+1 >= maxRefreshFailures && !time.Now().Before(expires)
+			if isLost || route.isUnbound() || ok && isFinal(refused) {
 				return err
 			}
-			sleep(ctx, withJitter(minRefresh))
+			sleep(ctx, withJitter(min(minRefresh<<min(failures, maxRefreshFailures), maxRefreshDelay)))
+			failures++
 			continue
 		}
-		failures = 0
+		failures, expires = 0, grant.Expires
+		if expires.IsZero() {
+			expires = time.Now().Add(2 * endlessRefresh)
+		}
 		route.Bind(grant.ID)
 		k.moveTo(grant.Cursor)
 		if k.opts.Refreshed != nil {
@@ -136,7 +145,8 @@ func (k *keeper) run(ctx context.Context, route *Route) error {
 		}
 		wait := endlessRefresh
 		if !grant.Expires.IsZero() {
-			wait = max(time.Until(grant.Expires)/2, minRefresh) // leaves time for attempts that fail
+			// Half of the time is left for attempts that fail. A server may grant years.
+			wait = min(max(time.Until(grant.Expires)/2, minRefresh), wait)
 		}
 		sleep(ctx, wait)
 	}

@@ -106,7 +106,7 @@ func (d *subscription) sendGap() error {
 
 // terminate removes the subscription and tells the endpoint why.
 func (d *subscription) terminate(reason *mcp.Error) {
-	if !d.sender.remove(d.sender.ctx, d, always) {
+	if ended, _ := d.sender.remove(d.sender.ctx, d, always); !ended {
 		return
 	}
 	body, err := jsonv2.Marshal(envelope{Type: TypeTerminated, Error: reason})
@@ -286,11 +286,9 @@ func (s *Sender) exchange(ctx context.Context, url, subscription, id string, bod
 		return 0, nil, categoryOf(err)
 	}
 	defer resp.Body.Close()
-	reply, err = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	reply, _ = io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	switch {
-	case err != nil:
-		return resp.StatusCode, nil, categoryOf(err)
-	case resp.StatusCode/100 == 2:
+	case resp.StatusCode/100 == 2: // the message was accepted, even if the body is incomplete
 		return resp.StatusCode, reply, ""
 	case resp.StatusCode >= http.StatusInternalServerError:
 		return resp.StatusCode, nil, CategoryHTTP5xx

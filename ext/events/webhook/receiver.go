@@ -50,15 +50,15 @@ type ReceiverOptions struct {
 type Receiver struct {
 	log *slog.Logger
 
-	mu      sync.Mutex        // guards the fields below, and the routes
-	bound   map[string]*Route // by the ID of the subscription
+	mu      sync.Mutex          // guards the fields below, and the routes
+	bound   map[string][]*Route // by the ID of the subscription; servers may choose the same
 	unbound []*Route
 }
 
 // NewReceiver returns a Receiver. opts may be nil.
 func NewReceiver(opts *ReceiverOptions) *Receiver {
 	o := cmp.Or(opts, new(ReceiverOptions))
-	return &Receiver{log: cmp.Or(o.Logger, slog.Default()), bound: map[string]*Route{}}
+	return &Receiver{log: cmp.Or(o.Logger, slog.Default()), bound: map[string][]*Route{}}
 }
 
 // A Handler accepts a message. When it returns nil, the sender does not send the message again, so
@@ -74,6 +74,7 @@ type Route struct {
 
 	// The mutex of the receiver guards the fields below.
 	id      string // of the subscription; empty until it is known
+	closed  bool
 	secrets []acceptedSecret
 	seen    map[string]bool // false while the message is handled
 	order   []string        // the messages that were handled, the oldest first
@@ -115,18 +116,20 @@ func (t *Route) isUnbound() bool {
 
 // bind sets the ID. The caller holds the lock.
 func (t *Route) bind(id string) {
-	if t.id != id {
-		t.remove()
-		t.id = id
-		t.receiver.bound[id] = t
+	if t.id == id || t.closed {
+		return
 	}
+	t.remove()
+	t.id = id
+	t.receiver.bound[id] = append(t.receiver.bound[id], t)
 }
 
 // remove removes the route. The caller holds the lock.
 func (t *Route) remove() {
 	r := t.receiver
-	r.unbound = slices.DeleteFunc(r.unbound, func(other *Route) bool { return other == t })
-	if r.bound[t.id] == t {
+	isSame := func(other *Route) bool { return other == t }
+	r.unbound = slices.DeleteFunc(r.unbound, isSame)
+	if r.bound[t.id] = slices.DeleteFunc(r.bound[t.id], isSame); len(r.bound[t.id]) == 0 {
 		delete(r.bound, t.id)
 	}
 }
@@ -150,6 +153,7 @@ func (t *Route) Close() {
 	t.receiver.mu.Lock()
 	defer t.receiver.mu.Unlock()
 	t.remove()
+	t.closed = true
 }
 
 // accepted returns the secrets that are accepted now. The caller holds the lock.
@@ -208,9 +212,9 @@ func fail(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(sta
 func (r *Receiver) route(m message, id string, body []byte) (*Route, int) {
 	now := time.Now()
 	r.mu.Lock()
-	candidates, refusal := slices.Clone(r.unbound), http.StatusServiceUnavailable
-	if t := r.bound[id]; t != nil {
-		candidates, refusal = []*Route{t}, http.StatusUnauthorized
+	candidates, refusal := slices.Concat(r.bound[id], r.unbound), http.StatusServiceUnavailable
+	if len(r.bound[id]) > 0 {
+		refusal = http.StatusUnauthorized
 	}
 	secrets := make([][]Secret, len(candidates))
 	for i, t := range candidates {

@@ -34,6 +34,10 @@ type principal struct {
 	Scopes   []string `json:"scopes,omitzero"`
 }
 
+func storedPrincipal(p *mcp.Principal) principal {
+	return principal{Issuer: p.Issuer, Subject: p.Subject, ClientID: p.ClientID, Scopes: p.Scopes}
+}
+
 func (p principal) public() *mcp.Principal {
 	return &mcp.Principal{Issuer: p.Issuer, Subject: p.Subject, ClientID: p.ClientID, Scopes: p.Scopes}
 }
@@ -96,8 +100,12 @@ func (s *Sender) restore(stored Record, err error) (*subscription, error) {
 		return nil, err
 	}
 	sub := s.openSubscription(stored.ID, r)
-	if id := deriveID(sub.subject(), r.URL); id != stored.ID {
-		return nil, fmt.Errorf("the record belongs to the subscription %s", id)
+	id, err := deriveID(sub.subject(), r.URL)
+	if err == nil && id != stored.ID {
+		err = fmt.Errorf("the record belongs to the subscription %s", id)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return sub, nil
 }

@@ -17,6 +17,7 @@ type durable struct {
 	webhook.Store
 	broken  string // the record with this ID cannot be read
 	failing bool   // Put fails
+	stuck   bool   // Delete fails
 }
 
 func (*durable) Durable() bool { return true }
@@ -26,6 +27,13 @@ func (d *durable) Put(ctx context.Context, r webhook.Record) error {
 		return errors.New("the disk is full")
 	}
 	return d.Store.Put(ctx, r)
+}
+
+func (d *durable) Delete(ctx context.Context, id string) error {
+	if d.stuck {
+		return errors.New("the disk is full")
+	}
+	return d.Store.Delete(ctx, id)
 }
 
 func (d *durable) All(ctx context.Context) iter.Seq2[webhook.Record, error] {

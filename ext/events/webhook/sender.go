@@ -140,7 +140,7 @@ func (s *Sender) Start(ctx context.Context, feed Feed) error {
 			continue
 		}
 		if sub.isOver() {
-			s.delete(ctx, r.ID)
+			_ = s.delete(ctx, r.ID) // the next restart tries again
 			continue
 		}
 		close(sub.ready)
@@ -199,11 +199,10 @@ type Status struct {
 // Subscribe creates or refreshes a subscription. The error for the client is an [*mcp.Error].
 // A new subscription is in the store when Subscribe returns.
 func (s *Sender) Subscribe(ctx context.Context, r Request) (*Grant, error) {
-	secret, err := s.check(&r)
+	id, secret, err := s.check(&r)
 	if err != nil {
 		return nil, err
 	}
-	id := deriveID(r.Subscription, r.URL)
 	s.mu.Lock()
 	sub, feed := s.active[id], s.feed
 	if sub == nil {
@@ -216,7 +215,10 @@ func (s *Sender) Subscribe(ctx context.Context, r Request) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursor, truncated, err := feed.Begin(ctx, r.Subscription, r.Start) // also checks the permission
+	// This also checks the permission, of the principal as it is stored: later checks know no more.
+	subject := r.Subscription
+	subject.Principal = storedPrincipal(r.Principal).public()
+	cursor, truncated, err := feed.Begin(ctx, subject, r.Start)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +244,7 @@ func (s *Sender) add(ctx context.Context, id string, r Request, secret Secret, c
 	s.mu.Lock()
 	var err error
 	other := s.active[id]
-	if other != nil && other.hasEnded() {
+	if other != nil && other.release() {
 		s.deactivate(other)
 		other = nil
 	}
@@ -263,7 +265,7 @@ func (s *Sender) add(ctx context.Context, id string, r Request, secret Secret, c
 		return nil, err
 	}
 	if err := sub.save(ctx); err != nil {
-		s.remove(ctx, sub, always)
+		_, _ = s.remove(ctx, sub, always)
 		return nil, err
 	}
 	close(sub.ready)
@@ -271,23 +273,28 @@ func (s *Sender) add(ctx context.Context, id string, r Request, secret Secret, c
 }
 
 // Unsubscribe ends a subscription and its deliveries. The error is an [*mcp.Error] with
-// [events.CodeNotFound] if there is no such subscription of the principal.
+// [events.CodeNotFound] if there is no such subscription of the principal. After an error of the
+// store, the deliveries have ended, but a restart would resume them: the Sender repeats the deletion
+// every minute, and a further call at once.
 func (s *Sender) Unsubscribe(ctx context.Context, sub events.Subscription, url string) error {
 	if sub.Principal == nil {
 		return errAnonymous
 	}
-	arguments, err := canonical(sub.Arguments)
+	id, err := deriveID(sub, url)
 	if err != nil {
 		return err
 	}
-	sub.Arguments = arguments
 	s.mu.Lock()
-	found := s.active[deriveID(sub, url)]
+	found := s.active[id]
 	s.mu.Unlock()
-	if found == nil || !s.remove(ctx, found, always) {
+	if found == nil {
 		return events.NotFound("subscription")
 	}
-	return nil
+	ended, err := s.remove(ctx, found, always)
+	if err == nil && !ended {
+		return events.NotFound("subscription")
+	}
+	return err
 }
 
 // Count returns the number of subscriptions.
@@ -303,24 +310,24 @@ func dataError(code int, message, data string) *mcp.Error {
 	return &mcp.Error{Code: code, Message: message, Data: json.RawMessage(data)}
 }
 
-// check validates a request, and makes its arguments canonical.
-func (s *Sender) check(r *Request) (Secret, error) {
+// check validates a request, sets the default of its arguments, and returns its identifier.
+func (s *Sender) check(r *Request) (id string, secret Secret, err error) {
 	if r.Principal == nil {
-		return Secret{}, errAnonymous
+		return "", secret, errAnonymous
 	}
-	arguments, err := canonical(r.Arguments)
-	if err != nil {
-		return Secret{}, err
+	if len(r.Arguments) == 0 {
+		r.Arguments = json.RawMessage("{}")
 	}
-	r.Arguments = arguments
+	if id, err = deriveID(r.Subscription, r.URL); err != nil {
+		return "", secret, err
+	}
 	if _, err := s.checkURL(r.URL); err != nil {
-		return Secret{}, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.url: %v", err)
+		return "", secret, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.url: %v", err)
 	}
-	secret, err := ParseSecret(r.Secret)
-	if err != nil {
-		return Secret{}, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.secret: %v", err)
+	if secret, err = ParseSecret(r.Secret); err != nil {
+		return "", secret, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.secret: %v", err)
 	}
-	return secret, nil
+	return id, secret, nil
 }
 
 // checkURL refuses a URL to which nothing may be delivered, whatever the address of its host is.
@@ -329,10 +336,14 @@ func (s *Sender) checkURL(text string) (*url.URL, error) {
 	if err == nil && u.Scheme != "https" {
 		err = fmt.Errorf("%w: must be https", oauth.ErrURLRefused)
 	}
+	if err == nil && len(u.Hostname()) > maxHost {
+		err = fmt.Errorf("%w: the host must have at most %d bytes", oauth.ErrURLRefused, maxHost)
+	}
 	return u, err
 }
 
-// canonical returns arguments in the form of RFC 8785, in which equal arguments are equal bytes.
+// canonical returns arguments in the form of RFC 8785, in which equal arguments are equal bytes. It
+// keeps integers, which the form would round.
 func canonical(arguments json.RawMessage) (json.RawMessage, error) {
 	if len(arguments) == 0 {
 		return json.RawMessage("{}"), nil
@@ -342,7 +353,7 @@ func canonical(arguments json.RawMessage) (json.RawMessage, error) {
 			maxArguments)
 	}
 	value := jsontext.Value(strings.Clone(string(arguments)))
-	if err := value.Canonicalize(); err != nil || value.Kind() != '{' {
+	if err := value.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil || value.Kind() != '{' {
 		return nil, mcp.Errorf(mcp.CodeInvalidParams, "arguments is not a JSON object")
 	}
 	return json.RawMessage(value), nil
@@ -350,12 +361,16 @@ func canonical(arguments json.RawMessage) (json.RawMessage, error) {
 
 // deriveID returns the identifier of a subscription, which is the same after a restart. The lengths
 // keep its parts apart.
-func deriveID(s events.Subscription, url string) string {
+func deriveID(s events.Subscription, url string) (string, error) {
+	arguments, err := canonical(s.Arguments)
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
-	for _, part := range []string{s.Principal.Key(), url, s.Name, string(s.Arguments)} {
+	for _, part := range []string{s.Principal.Key(), url, s.Name, string(arguments)} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
-	return "sub_" + hex.EncodeToString(h.Sum(nil)[:16])
+	return "sub_" + hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
 // expiry returns the end of a subscription that is created or refreshed now; zero for no end.
@@ -388,7 +403,7 @@ func (s *Sender) activate(sub *subscription) {
 	s.active[sub.id] = sub
 	s.counts[sub.owner]++
 	sub.timer = time.AfterFunc(time.Hour, func() {
-		if !s.remove(s.ctx, sub, sub.isOver) {
+		if ended, _ := s.remove(s.ctx, sub, sub.isOver); !ended {
 			sub.schedule()
 		}
 	})
@@ -396,15 +411,16 @@ func (s *Sender) activate(sub *subscription) {
 	s.work.Go(sub.run)
 }
 
-// remove ends a subscription if a condition holds. It reports whether the subscription ended now.
-func (s *Sender) remove(ctx context.Context, sub *subscription, condition func() bool) bool {
-	if !sub.end(ctx, condition) {
-		return false
+// remove ends a subscription if a condition holds. It reports whether the subscription ended now. The
+// error is that its record remains in the store, until the timer of the subscription deletes it.
+func (s *Sender) remove(ctx context.Context, sub *subscription, condition func() bool) (ended bool, err error) {
+	if ended, err = sub.end(ctx, condition); !ended || err != nil {
+		return ended, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deactivate(sub)
-	return true
+	return true, nil
 }
 
 // deactivate removes a subscription that ended from those that are counted. The caller holds mu.
@@ -418,10 +434,12 @@ func (s *Sender) deactivate(sub *subscription) {
 	}
 }
 
-func (s *Sender) delete(ctx context.Context, id string) {
-	if err := s.o.Store.Delete(context.WithoutCancel(ctx), id); err != nil {
+func (s *Sender) delete(ctx context.Context, id string) error {
+	err := s.o.Store.Delete(context.WithoutCancel(ctx), id)
+	if err != nil {
 		s.o.Logger.ErrorContext(ctx, "webhook: a subscription that ended remains in the store", "id", id, "error", err)
 	}
+	return err
 }
 
 // verify proves that the owner of a URL accepts deliveries for a principal. A subscription of the
@@ -444,7 +462,7 @@ func (s *Sender) verify(ctx context.Context, id string, r Request, secret Secret
 			return nil
 		}
 	}
-	err = s.challenges.take(key, netx.HostPort(u), time.Now())
+	err = s.challenges.take(key, strings.TrimSuffix(netx.LowerASCII(u.Hostname()), "."), time.Now())
 	s.mu.Unlock()
 	if err != nil {
 		return err
@@ -455,25 +473,41 @@ func (s *Sender) verify(ctx context.Context, id string, r Request, secret Secret
 const (
 	challengePeriod = time.Minute
 	// maxChallenges limits the challenges for a principal at a host in a period, and
-	// maxHostChallenges those for all principals: an attacker could flood the host with them.
-	maxChallenges, maxHostChallenges = 10, 60
+	// maxHostChallenges those for all principals: an attacker could flood the host with them. The
+	// ports of a host share the limits. maxPrincipalChallenges limits those for a principal at all
+	// hosts: names of many hosts may lead to the same address.
+	maxChallenges, maxHostChallenges, maxPrincipalChallenges = 10, 60, 100
+	// maxCounts limits the numbers that are kept, and so the memory of a period.
+	maxCounts = 10_000
+	// maxHost limits the name of a host, in bytes. Names in DNS are no longer.
+	maxHost = 253
 )
 
 // challenges counts the challenges of a period. The caller must lock it.
 type challenges struct {
 	start  time.Time
-	counts map[[2]string]int // by principal and host; for the whole host with an empty principal
+	counts map[[2]string]int // by principal and host; either is empty for the sum over all
 }
 
 func (c *challenges) take(principal, host string, now time.Time) error {
 	if now.Sub(c.start) >= challengePeriod {
 		c.start, c.counts = now, map[[2]string]int{}
 	}
-	own, all := [2]string{principal, host}, [2]string{"", host}
-	if c.counts[own] >= maxChallenges || c.counts[all] >= maxHostChallenges {
-		return events.Exhausted("challenges", maxChallenges)
+	limits := []struct {
+		key   [2]string
+		limit int
+	}{{[2]string{principal, host}, maxChallenges}, {[2]string{"", host}, maxHostChallenges},
+		{[2]string{principal, ""}, maxPrincipalChallenges}}
+	if len(c.counts)+len(limits) > maxCounts {
+		return events.Exhausted("challenges of all callers", maxCounts)
 	}
-	c.counts[own]++
-	c.counts[all]++
+	for _, l := range limits {
+		if c.counts[l.key] >= l.limit {
+			return events.Exhausted("challenges", l.limit)
+		}
+	}
+	for _, l := range limits {
+		c.counts[l.key]++
+	}
 	return nil
 }

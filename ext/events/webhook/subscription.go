@@ -50,14 +50,14 @@ type subscription struct {
 	dirty  bool        // the record changed since it was stored
 	count  int         // of the changes since then
 	ended  bool        // the record must not be stored any more
+	orphan bool        // the subscription has ended, and its record could not be deleted
 }
 
 // newSubscription returns the subscription of a request.
 func (s *Sender) newSubscription(id string, r Request, secret Secret) *subscription {
-	p := r.Principal
 	return s.openSubscription(id, &record{
 		Version: recordVersion, Name: r.Name, Arguments: r.Arguments, URL: r.URL,
-		Principal: principal{Issuer: p.Issuer, Subject: p.Subject, ClientID: p.ClientID, Scopes: p.Scopes},
+		Principal: storedPrincipal(r.Principal),
 		Secrets:   []storedSecret{{Secret: secret.Reveal(), parsed: secret}},
 	})
 }
@@ -74,9 +74,14 @@ func (d *subscription) subject() events.Subscription {
 	return events.Subscription{Principal: d.Principal.public(), Name: d.Name, Arguments: d.Arguments}
 }
 
-func (d *subscription) hasEnded() bool {
+// release reports whether the subscription has ended, and leaves its record to another.
+func (d *subscription) release() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.ended {
+		d.orphan = false
+		d.timer.Stop()
+	}
 	return d.ended
 }
 
@@ -93,18 +98,23 @@ func (d *subscription) schedule() {
 
 // end ends the subscription and removes its record from the store, if a condition holds. It reports
 // whether the subscription ended now. It holds the lock during both, so that a new subscription with
-// the same ID cannot be stored in between.
-func (d *subscription) end(ctx context.Context, condition func() bool) bool {
+// the same ID cannot be stored in between. If the record cannot be deleted, it can be called again,
+// as the timer does.
+func (d *subscription) end(ctx context.Context, condition func() bool) (ended bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.ended || !condition() {
-		return false
+	if !d.orphan && (d.ended || !condition()) {
+		return false, nil
 	}
 	d.ended = true
 	d.cancel()
-	d.timer.Stop()
-	d.sender.delete(ctx, d.id)
-	return true
+	err = d.sender.delete(ctx, d.id)
+	if d.orphan = err != nil; d.orphan {
+		d.timer.Reset(maxBackoff)
+	} else {
+		d.timer.Stop()
+	}
+	return true, err
 }
 
 func always() bool { return true }
@@ -124,21 +134,25 @@ func (d *subscription) refresh(ctx context.Context, r Request, secret Secret) (*
 	}
 	now := time.Now()
 	status := &Status{!d.Suspended, d.LastDelivery, d.LastError, d.FailedSince}
+	before := d.record
 	d.Principal.Scopes = r.Principal.Scopes
 	d.rotate(secret, now)
 	d.Expires = d.sender.expiry(r)
-	truncated := d.Gap
-	if d.Gap = false; d.Suspended {
+	d.Gap = false
+	if d.Suspended {
 		d.Suspended, d.Failures, d.FailedSince, d.Pending = false, 0, time.Time{}, pending{}
+	}
+	if err := d.put(ctx); err != nil {
+		d.record = before // the client does not learn of the changes
+		return nil, err
+	}
+	if before.Suspended {
 		select {
 		case d.wake <- struct{}{}:
 		default:
 		}
 	}
-	if err := d.put(ctx); err != nil {
-		return nil, err
-	}
-	return &Grant{ID: d.id, Expires: d.Expires, Cursor: d.Cursor, Truncated: truncated, Status: status}, nil
+	return &Grant{ID: d.id, Expires: d.Expires, Cursor: d.Cursor, Truncated: before.Gap, Status: status}, nil
 }
 
 // rotate replaces the secret. The old secret signs for some time too. The caller holds mu.
@@ -146,8 +160,9 @@ func (d *subscription) rotate(secret Secret, now time.Time) {
 	if d.Secrets[0].parsed == secret {
 		return
 	}
-	d.Secrets[0].Until = now.Add(secretGrace)
-	old := slices.DeleteFunc(slices.Clone(d.Secrets), func(s storedSecret) bool {
+	old := slices.Clone(d.Secrets)
+	old[0].Until = now.Add(secretGrace)
+	old = slices.DeleteFunc(old, func(s storedSecret) bool {
 		return s.parsed == secret || !s.Until.After(now)
 	})
 	all := append([]storedSecret{{Secret: secret.Reveal(), parsed: secret}}, old...)
@@ -183,7 +198,10 @@ func (d *subscription) flush(ctx context.Context) error {
 	if d.dirty {
 		err = d.put(ctx)
 	}
-	d.ended = true
+	if d.orphan {
+		err = d.sender.delete(ctx, d.id)
+	}
+	d.ended, d.orphan = true, false
 	return err
 }
 
