@@ -216,8 +216,8 @@ func (v *JWTVerifier) open(ctx context.Context, token string, h tokenHeader, key
 	if payload, ok := verifyWith(signed, keys, h); ok {
 		return payload, keys, nil
 	}
-	// If the key id is unknown or missing, the keys may have been rotated.
-	if v.remote != nil && (h.Key == "" || len(keys.find(h.Key, h.Algorithm)) == 0) {
+	// The keys may have been rotated. Some issuers keep the key ID, so it need not be unknown.
+	if v.remote != nil {
 		if keys, err = v.remote.refresh(ctx, keys); err != nil {
 			return nil, nil, err
 		}
