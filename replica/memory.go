@@ -9,13 +9,14 @@ import (
 	"time"
 )
 
-// Memory is a [SessionStore] and a [Bus] for the handlers of a single process. The zero value is
+// Memory is a [SessionStore], a [Bus] and a [LeaseStore] for the handlers of a single process. The zero value is
 // ready to use. A Memory must not be copied, and is safe for concurrent use.
 type Memory struct {
 	mu          sync.Mutex // guards the fields below
 	sessions    map[string]*stored
 	watchers    map[*func(key string)]bool
 	subscribers map[string]map[*func(payload []byte)]bool // by topic
+	leases      map[string]memoryLease                    // by name
 }
 
 // stored is a session and the timer that deletes it. The timer may fire while the life of the

@@ -1,6 +1,6 @@
 // Package replica defines the state that the processes of a server share, so that every process can
 // serve every request without sticky sessions: the records of sessions of revisions before
-// 2026-07-28, and small messages between processes. Package stores/redis implements both in Redis. [Memory]
+// 2026-07-28, small messages between processes, and leases. Package stores/redis implements them in Redis. [Memory]
 // serves a single process.
 package replica
 

@@ -1,6 +1,6 @@
 // Package storetest tests implementations of the stores that servers and hosts share:
-// [mcphttp.EventStore], [replica.SessionStore], [replica.Bus], [state.Store], [state.LimitStore]
-// and [oauthclient.Store]. Stores of tasks and of authorization servers have suites of their own, in
+// [mcphttp.EventStore], [replica.SessionStore], [replica.Bus], [replica.LeaseStore], [state.Store],
+// [state.LimitStore] and [oauthclient.Store]. Stores of tasks and of authorization servers have suites of their own, in
 // packages ext/tasks/storetest and oauth/authserver/storetest.
 //
 // Every suite opens two clients of the same store, as two processes do. A store in memory returns

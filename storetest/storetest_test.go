@@ -33,3 +33,10 @@ func TestBus(t *testing.T) {
 		return m, m
 	})
 }
+
+func TestLeases(t *testing.T) {
+	storetest.RunLeases(t, func(*testing.T) (a, b replica.LeaseStore) {
+		m := &replica.Memory{}
+		return m, m
+	})
+}

@@ -36,6 +36,13 @@ func TestLimits(t *testing.T) {
 	})
 }
 
+func TestLeases(t *testing.T) {
+	storetest.RunLeases(t, func(t *testing.T) (replica.LeaseStore, replica.LeaseStore) {
+		a, b := openTwo(t)
+		return a.Leases(), b.Leases()
+	})
+}
+
 func TestLogins(t *testing.T) {
 	storetest.RunLogins(t, func(t *testing.T) (oauthclient.Store, oauthclient.Store) {
 		a, b := openTwo(t)
