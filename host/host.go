@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
+	"github.com/patchbay-mcp/patchbay/host/cluster"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/approve"
@@ -77,6 +78,9 @@ type Options struct {
 	// the concurrency and the rate of a server with a URL between them. While it does not answer, each
 	// process admits its share. Default: each process counts on its own, and budgets are in State.
 	Limits state.LimitStore
+	// Cluster connects the host to the hosts with which it shares the servers of [config.ShareCluster], each of
+	// which runs in a single process. Close it after the host. Default: such servers run in the process.
+	Cluster *cluster.Node
 	// Pins compares the definitions of all servers with the approved definitions in State. The host
 	// must neither list nor use other definitions; see [pin.Pin]. Default: only servers whose
 	// settings contain "trust".

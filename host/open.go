@@ -66,6 +66,9 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.settings = settings
 	h.use(rules)
 	h.servers.Start(set)
+	if h.opts.Cluster != nil {
+		h.opts.Cluster.Serve(h.servers.Relay(publicReason))
+	}
 	h.stop = state.Watch(h.opts.State, approval.KindPending, h.approve.Recheck)
 	h.limits.Start(h.run, func() {
 		for _, u := range h.servers.All() {
@@ -83,7 +86,8 @@ func (h *Host) environment() *upstream.Environment {
 	client.Extensions = extensions(client.Extensions)
 	return &upstream.Environment{Context: h.ctx, Go: h.run, Dial: h.opts.Dial, Lookup: h.opts.Lookup,
 		Client: client, Observer: h.opts.Observer, Logger: h.opts.Logger, State: h.opts.State, Pins: h.opts.Pins,
-		Limits: h.limits, Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
+		Cluster: h.opts.Cluster,
+		Limits:  h.limits, Logins: h.logins, Record: h.recordChange, Drifts: h.opts.Recorder != nil,
 		Notify: func(c *upstream.Change) {
 			h.send(Event{Server: c.Server, Instance: c.Conn, State: c.State, Err: c.Err, Pins: c.Pins})
 		},

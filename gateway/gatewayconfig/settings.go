@@ -38,6 +38,9 @@ type Settings struct {
 	// gateways. A password must be a variable, as in redis://:${REDIS_PASSWORD}@HOST:PORT. Default:
 	// a file of the user.
 	Store []string `json:"store,omitzero" jsonschema:"stores that gateways share,minLength=1" reload:"restart"`
+	// Cluster connects the gateways that share a store, for servers with the share "cluster". It requires a
+	// store in Redis.
+	Cluster *Cluster `json:"cluster,omitzero" jsonschema:"how gateways reach each other" reload:"restart"`
 	// Settings are the settings of the host.
 	config.Settings
 	// Audit configures the log of requests; nil means that the gateway does not log them.
@@ -110,6 +113,7 @@ func (s *Settings) Check(p *config.Problems) {
 			p.Add(config.Pointer("store", strconv.Itoa(i)), "%v", err)
 		}
 	}
+	s.checkCluster(p)
 	s.checkConsole(p)
 	s.Policy.check(p)
 	if s.Webhook != nil {

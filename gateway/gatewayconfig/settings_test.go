@@ -81,9 +81,9 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 	_, err := gatewayconfig.Read(parse(t, "{\n\t\"listen\": 1,\n\t\"nmaes\": {}\n}"))
 	const want = "line 3, column 2: patchbay.listen: got the number 1, want a string\n" +
 		"line 4, column 2: patchbay.nmaes: unknown member \"nmaes\" (did you mean \"names\"?), want one of listen, ops, pprof, " +
-		"trustTraceContext, store, names, tools, servers, profiles, limits, connect, audit, policy, approve, " +
+		"trustTraceContext, store, cluster, names, tools, servers, profiles, limits, connect, audit, policy, approve, " +
 		"webhook, " +
-		"publicURL, allowedHosts, card, auth, capture and 1 more"
+		"publicURL, allowedHosts, card, auth and 2 more"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

@@ -76,9 +76,13 @@ func (p *Problems) credentials(name string, s *ServerSettings, at func(member ..
 
 // checkAuth checks the credentials against the entry of the server.
 func (p *Problems) checkAuth(entry *Server, s *ServerSettings, at func(member ...string) string) {
-	if entry.UsesCaller() && s.Share == ShareShared {
-		p.Add(at("share"), "got \"shared\", and the server has ${caller:subject}: want \"caller\", \"session\" or "+
-			"\"call\"")
+	switch shared := s.Share == ShareShared || s.Share == ShareCluster; {
+	case s.Share == ShareCluster && entry.Type != TypeStdio:
+		p.Add(at("share"), "got \"cluster\", and the server has a URL, which all gateways can use: want \"shared\", "+
+			"\"caller\", \"session\" or \"call\"")
+	case shared && entry.UsesCaller():
+		p.Add(at("share"), "got %q, and the server has ${caller:subject}: want \"caller\", \"session\" or "+
+			"\"call\"", s.Share)
 	}
 	switch s.Auth {
 	case AuthGateway, AuthCaller, AuthForward:

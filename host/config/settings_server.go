@@ -5,7 +5,7 @@ import "encoding/json"
 // ServerSettings are the settings of a server.
 type ServerSettings struct {
 	// Share selects the callers that use an instance together. Default: ShareCaller.
-	Share Share `json:"share,omitzero" jsonschema:"callers of an instance,enum=shared|caller|session|call"`
+	Share Share `json:"share,omitzero" jsonschema:"callers of an instance,enum=shared|cluster|caller|session|call"`
 	// Era selects the revisions of the protocol for the server. Default: EraAuto.
 	Era Era `json:"era" jsonschema:"era of the protocol,enum=auto|modern|session,default=auto"`
 	// Allow contains patterns of the original names of the served tools; nil means all tools. Default:
@@ -89,6 +89,7 @@ type Share string
 // Modes of sharing.
 const (
 	ShareShared  Share = "shared"  // all callers
+	ShareCluster Share = "cluster" // all callers of all gateways that share a store; for commands
 	ShareCaller  Share = "caller"  // the requests of a caller
 	ShareSession Share = "session" // a session or connection of a caller
 	ShareCall    Share = "call"    // a single call

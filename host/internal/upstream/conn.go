@@ -21,9 +21,9 @@ func (i *instance) newConn() *Conn {
 	u := i.pool.up
 	s := &Conn{in: i}
 	o := &connection.Options{StartTimeout: startTimeout(u), Command: u.isCommand(), Single: i.calls,
-		Prepare: s.prepare, Dial: u.env.Dial, Notify: s.notify, Go: u.env.Go, Stderr: &u.stderr,
+		Prepare: s.prepare, Dial: s.dial, Notify: s.notify, Go: u.env.Go, Stderr: &u.stderr,
 		Logger: u.env.Logger.With("server", u.name)}
-	if i.last != nil {
+	if i.last != nil && i.last.peer == nil {
 		o.After = i.last.Conn
 	}
 	s.Conn = connection.New(u.env.Context, o)
@@ -39,14 +39,18 @@ func (s *Conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 	if err != nil {
 		return ctx, nil, &hosterr.Error{Code: hosterr.CodeConfigError, Server: u.name, Err: withoutServer(err, u.name)}
 	}
+	if err := s.locate(ctx); err != nil {
+		return ctx, nil, err
+	}
 	ctx = WithCaller(ctx, caller)
 	ctx = context.WithValue(ctx, callerUseKey{}, &u.usesCaller)
 	ctx = context.WithValue(ctx, clientKey{}, u.logins.Client(e.Server, caller, server.URL, &s.in.pool.forwarded))
 	if e.Settings.InsecureHTTP {
 		ctx = context.WithValue(ctx, insecureKey{}, true)
 	}
-	return ctx, &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era,
-		Limits: e.Settings.Limits}, nil
+	setup := &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era, Limits: e.Settings.Limits}
+	s.peerOptions(setup)
+	return ctx, setup, nil
 }
 
 // notify implements [connection.Options.Notify].
@@ -82,7 +86,9 @@ func (s *Conn) connected(err error) {
 	case err == nil:
 		s.in.ready(s)
 	default:
-		failed = u.startError(err)
+		if failed = u.startError(err); s.peer != nil && failed.Code != hosterr.CodeStarting {
+			failed = u.peerError(s.peer, err)
+		}
 		s.Stop()
 		s.in.failed(s, failed)
 	}
@@ -93,6 +99,9 @@ func (s *Conn) connected(err error) {
 	}
 	u.mu.Unlock()
 	u.env.Wake()
+	if failed == nil && s.peer != nil {
+		u.env.Go(s.followPeer)
+	}
 	if failed == nil && !s.in.calls {
 		p.lists.Resubscribe(watched)
 	}
@@ -185,7 +194,7 @@ func (s *Conn) ReleaseCall(id string) {
 
 // startFailedLocked delays the starts of all callers after a start that did not become ready.
 func (u *Server) startFailedLocked(s *Conn, e *hosterr.Error, now time.Time) {
-	if !u.isCommand() || s.State() != status.Starting ||
+	if !u.isCommand() || s.isElsewhere() || s.State() != status.Starting ||
 		e.Code == hosterr.CodeConfigError || e.Code == hosterr.CodeAuthRequired {
 		return
 	}

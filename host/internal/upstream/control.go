@@ -89,6 +89,13 @@ func (u *Server) Close() {
 			p.lists.Close()
 		}
 	})
+	u.mu.Lock()
+	lease := u.lease
+	u.lease = nil
+	u.mu.Unlock()
+	if lease != nil {
+		lease.Release()
+	}
 }
 
 // resume ends the effect of Stop.

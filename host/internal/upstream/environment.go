@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/patchbay-mcp/patchbay/host/cluster"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/internal/limits"
@@ -20,7 +21,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// An Environment contains the parts of a host that its servers use. All fields but Observer are required.
+// An Environment contains the parts of a host that its servers use. All fields but Observer and Cluster are required.
 type Environment struct {
 	// Context ends with the host. It is the context of everything that no request waits for.
 	Context context.Context //nolint:containedctx // of the host
@@ -40,6 +41,8 @@ type Environment struct {
 	// compared with them.
 	State state.Store
 	Pins  bool
+	// Cluster connects the host to the hosts that share servers; nil without other hosts.
+	Cluster *cluster.Node
 	// Limits and Logins contain the limits of requests and the logins of callers.
 	Limits *limits.Limits
 	Logins *login.Logins

@@ -58,6 +58,9 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 	}
 	v := c.View.(View)
 	o := &driver.ForwardOptions{Principal: v.Principal(), Subject: subject(c, v)}
+	if p.up.inCluster() {
+		o.Caller = o.Principal // the answer may reach another host
+	}
 	if c.Task != nil && c.Task.DeclaresTasks() {
 		o.Capabilities = p.DeclareTasks(req)
 	}
@@ -76,7 +79,7 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 		return nil, err
 	}
 	c.Pool = p
-	c.Served = call.Served{ID: conn.ID(), Class: class, Roots: roots, Session: conn.HasSession(),
+	c.Served = call.Served{ID: conn.ServedID(), Class: class, Roots: roots, Session: conn.binds(),
 		Single: conn.IsSingle()}
 	return res, nil
 }

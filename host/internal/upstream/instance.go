@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/cluster"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
@@ -59,6 +60,11 @@ func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
 func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error) {
 	calls := p.up.Share() == config.ShareCall
 	u := p.up
+	if id != "" && u.inCluster() {
+		if c := p.resume(ctx, id); c != nil {
+			return c, nil
+		}
+	}
 	if id == "" {
 		c, err := p.join(ctx, backoffWait, func(p *Pool, now time.Time) (*instance, error) {
 			i := p.instanceLocked(class, calls)
@@ -72,7 +78,7 @@ func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for s := range u.connections {
-		if s.ID() == id && s.in.pool.key == p.key && s.Resume() {
+		if s.ServedID() == id && s.in.pool.key == p.key && s.Resume() {
 			return s, nil
 		}
 	}
@@ -258,14 +264,14 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 	case e.Code == hosterr.CodeAuthRequired:
 		state = status.Auth
 		i.backoff.Failed(now)
-	case !u.isCommand():
+	case !u.isCommand(), s.isElsewhere(), errors.Is(e, cluster.ErrLost):
 		i.backoff.Failed(now)
 	default:
 		if i.backoff.Exited(now, ran) {
 			state = status.CrashLoop
 		}
 	}
-	e.RetryAfter = i.startsAt().Sub(now)
+	e.RetryAfter = max(e.RetryAfter, i.startsAt().Sub(now))
 	i.disconnected(s, state, e)
 }
 
@@ -288,7 +294,7 @@ func (i *instance) ready(s *Conn) {
 			old.drainLocked()
 		}
 	}
-	if !i.pool.up.isCommand() {
+	if !i.pool.up.isCommand() || s.peer != nil {
 		i.backoff = connection.Backoff{}
 	}
 	i.pool.up.endDelayLocked()

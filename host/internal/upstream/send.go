@@ -54,8 +54,8 @@ func (p *Pool) Forward(
 			return s, rest, keys, nil
 		}
 		req = own.next(req, rest, keys)
-		if s.HasSession() || s.in.calls {
-			c.Conn = s.ID()
+		if s.binds() {
+			c.Conn = s.ServedID()
 		}
 	}
 	e := p.up.Errorf(hosterr.CodeInvalidResult, "the server has asked for the roots more than %d times", maxRootsRounds)
@@ -94,7 +94,8 @@ func (p *Pool) sendOnce(
 		}
 		res, err := s.send(ctx, req, o)
 		s.ReleaseCall(id)
-		if again || id != "" || !connection.IsUnsent(err) || !p.up.isCommand() || ctx.Err() != nil {
+		unsent := connection.IsUnsent(err) || s.peer != nil && isUnsentByPeer(err)
+		if again || id != "" || !unsent || !p.up.isCommand() || ctx.Err() != nil {
 			return s, res, p.up.RequestError(ctx, err)
 		}
 	}
@@ -102,6 +103,13 @@ func (p *Pool) sendOnce(
 
 // send sends a request, and records whether the server responded.
 func (s *Conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
+	if s.lease != nil || s.peer != nil {
+		return s.serve(ctx, req, o)
+	}
+	return s.exchange(ctx, req, o)
+}
+
+func (s *Conn) exchange(ctx context.Context, req *mcp.Request, o *driver.ForwardOptions) (mcp.Result, error) {
 	began := time.Now()
 	res, err := s.Forwarder().ForwardAs(ctx, req, o)
 	u := s.in.pool.up
@@ -109,11 +117,14 @@ func (s *Conn) send(ctx context.Context, req *mcp.Request, o *driver.ForwardOpti
 		if errors.Is(err, mcp.ErrTimeout) {
 			err = withSetting(u.entry().Settings, failed, time.Since(began))
 		}
-		if exited := connection.ExitOf(err); exited != nil && u.isCommand() {
+		if exited := connection.ExitOf(err); exited != nil && u.isCommand() && s.peer == nil {
 			s.lost(exited)
 		}
 		e := u.Failure(ctx, err)
 		s.observe(e)
+		if s.peer != nil { // the other host counts failures of the server
+			return res, err
+		}
 		s.countFailure(e, o.Principal)
 		if e.Code == hosterr.CodeTimeout && u.isCommand() && !s.HasSession() {
 			s.CheckHealth()

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/host/cluster"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -31,7 +32,7 @@ type Server struct {
 	*failures
 	*counts
 	command bool         // see isCommand
-	sharing config.Share // see share
+	sharing config.Share // of the configuration; see Share
 	current atomic.Pointer[entry]
 	lists   *listing.Memory // of all pools, connections and views
 	// requests queues the calls of all callers of a shared server: see [Pool.Queue].
@@ -51,6 +52,9 @@ type Server struct {
 	closed      bool
 	removed     bool               // from the configuration
 	wanted      server.Fingerprint // of connections; zero before the first reload
+
+	lease *cluster.Lease // of a server in a cluster that runs here; may be nil
+	claim string         // names the next lease; empty until it is requested
 }
 
 // A Pool holds the connections of a server for a caller, or for all callers of a shared server, and
@@ -99,6 +103,7 @@ type instance struct {
 type Conn struct {
 	*connection.Conn
 	in *instance
+	place
 
 	// The lock of the upstream guards the fields below.
 	replaced    bool               // requests that wait for this attempt wait for another
@@ -156,8 +161,13 @@ func (u *Server) refusesLocked() error {
 // isCommand reports whether the server is a command, so that each connection is a process.
 func (u *Server) isCommand() bool { return u.command }
 
-// Share returns the sharing mode. By default an instance serves a single caller.
-func (u *Server) Share() config.Share { return u.sharing }
+// Share returns the sharing mode in this host. By default an instance serves a single caller.
+func (u *Server) Share() config.Share {
+	if u.sharing == config.ShareCluster {
+		return config.ShareShared
+	}
+	return u.sharing
+}
 
 // usesWorkspace reports whether an instance depends on [Caller.Workspace].
 func (u *Server) usesWorkspace() bool {

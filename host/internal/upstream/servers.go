@@ -247,7 +247,7 @@ func (s *Servers) NewSet(f *config.File) (*Set, error) {
 		if e.Config != nil && e.Config.Disabled {
 			continue
 		}
-		if u == nil || e.Invalid == nil && (e.IsCommand() != u.isCommand() || e.Share() != u.Share()) {
+		if u == nil || e.Invalid == nil && (e.IsCommand() != u.isCommand() || e.Share() != u.sharing) {
 			u, last = newServer(s, name, e), &entry{}
 		}
 		e.pins = newPins(u, e, identity)

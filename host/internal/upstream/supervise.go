@@ -46,6 +46,7 @@ func (u *Server) check(now time.Time) (next time.Time) {
 			next = due
 		}
 	}
+	u.releaseLocked()
 	for key, p := range u.pools {
 		for _, i := range p.instances {
 			if due := i.check(now); !due.IsZero() && due.Before(next) {

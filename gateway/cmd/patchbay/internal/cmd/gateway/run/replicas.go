@@ -70,7 +70,7 @@ func (g *Run) configurationDigest(file *config.File) string {
 	}
 	settings, err := gatewayconfig.Read(file)
 	if err == nil {
-		settings.Listen, settings.Ops = "", ""
+		settings.Listen, settings.Ops, settings.Cluster = "", "", nil
 	}
 	text, err := json.Marshal(map[string]any{"servers": entries, "settings": settings, "profile": g.Profile,
 		"noAuth": g.NoAuth, "args": g.targetWords})

@@ -20,6 +20,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
+	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/minheap"
 	"github.com/patchbay-mcp/patchbay/host"
 )
@@ -154,6 +155,11 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 			return err
 		}
 	}
+	endCluster, err := useCluster(ctx, f, g)
+	if err != nil {
+		return err
+	}
+	defer endCluster()
 	if g.Host, err = hosting.OpenHost(ctx, f, g.Config, states); err != nil {
 		return err
 	}
@@ -181,6 +187,19 @@ func runGateway(ctx context.Context, f *cmdutil.Factory, g *Run) (err error) {
 		return err
 	}
 	return serveGateway(ctx, f, g)
+}
+
+// useCluster connects a gateway over HTTP to the other gateways of its settings. A gateway on stdio is a process of
+// its client, of which several may have the same settings.
+func useCluster(ctx context.Context, f *cmdutil.Factory, g *Run) (end func(), err error) {
+	settings, err := gatewayconfig.Read(g.Config.File)
+	if err != nil {
+		return nil, exit.UsageError(err)
+	}
+	if g.Stdio {
+		settings.Cluster = nil
+	}
+	return g.Config.UseCluster(ctx, settings.Cluster, f.IO.Logger())
 }
 
 // attachStdio attaches a client on standard input and output to the running gateway. g.attached

@@ -1,0 +1,157 @@
+package upstream
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
+	"github.com/patchbay-mcp/patchbay/mcphttp"
+)
+
+// maxRelayed limits the requests and subscriptions of other hosts: their callers are limited there.
+const maxRelayed = 100_000
+
+// A relay serves the requests of other hosts for the servers that run in this host.
+type relay struct {
+	servers *Servers
+	handler http.Handler
+	public  func(err error) (text string, ok bool)
+}
+
+// A relayed is a request of another host.
+type relayed struct {
+	conn      *Conn
+	principal string // empty for requests of the host itself
+	err       error  // without a connection
+}
+
+type relayedKey struct{}
+
+// Relay returns the handler of requests of other hosts. public returns the reason of a failure that callers may see.
+func (s *Servers) Relay(public func(err error) (text string, ok bool)) http.Handler {
+	r := &relay{servers: s, public: public}
+	r.handler = mcphttp.NewHandler(mcp.HandlerFunc(r.serve), &mcphttp.Options{MaxBody: maxPeerMessage,
+		InsecureAnyHost: true, // only other hosts of the cluster can connect
+		MaxInFlight:     maxRelayed, MaxInFlightPerPrincipal: maxRelayed,
+		MaxListens: maxRelayed, MaxListensPerPrincipal: maxRelayed, Logger: s.Logger})
+	return r
+}
+
+// ServeHTTP serves a request with the connection that it names, or begins a connection. If the server does not run here
+// any more, the status is 421.
+func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	name, err1 := base64.URLEncoding.DecodeString(req.Header.Get(headerServer))
+	principal, err2 := base64.URLEncoding.DecodeString(req.Header.Get(headerPrincipal))
+	token, err3 := strconv.ParseUint(req.Header.Get(headerLease), 10, 64)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		http.Error(w, "invalid headers", http.StatusBadRequest)
+		return
+	}
+	c := &relayed{principal: string(principal)}
+	release := func() {}
+	if u := r.servers.Current().Named(string(name)); u != nil && u.holds(token) {
+		c.conn, release, c.err = u.relayed(req.Context(), req.Header.Get(headerInstance))
+	}
+	defer release()
+	if c.conn == nil && c.err == nil {
+		http.Error(w, "the server does not run here", http.StatusMisdirectedRequest)
+		return
+	}
+	if c.conn != nil {
+		w.Header().Set(headerInstance, c.conn.ID())
+	}
+	ctx := mcp.WithPrincipal(req.Context(), &mcp.Principal{Subject: "host " + c.principal})
+	r.handler.ServeHTTP(w, req.WithContext(context.WithValue(ctx, relayedKey{}, c)))
+}
+
+// holds reports whether the server may run in this host, with the lease of a token.
+func (u *Server) holds(token uint64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lease != nil && u.lease.Token == token && u.lease.IsValid()
+}
+
+// relayed returns the connection with an ID, or begins a connection if the ID is empty. It returns no connection and no
+// error if there is no connection with the ID.
+func (u *Server) relayed(ctx context.Context, id string) (c *Conn, release func(), err error) {
+	release = func() {}
+	if id != "" {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for s := range u.connections {
+			switch {
+			case s.ID() != id || s.peer != nil:
+			case s.in.current == s && s.IsConnected():
+				s.Use()
+				return s, s.Release, nil
+			case s.Resume():
+				return s, s.ReleaseResumed, nil
+			}
+		}
+		return nil, release, nil
+	}
+	p := u.Pool(&policy.Caller{}) // of all callers
+	if c, err = p.AcquireCall(ctx, AnyClass, ""); err != nil {
+		return nil, release, p.up.RequestError(ctx, err)
+	}
+	if c.peer != nil {
+		c.Release()
+		return nil, release, nil
+	}
+	return c, c.Release, nil
+}
+
+// serve forwards a request to the server.
+func (r *relay) serve(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
+	c, ok := ctx.Value(relayedKey{}).(*relayed)
+	switch {
+	case !ok:
+		return nil, mcp.Errorf(mcp.CodeInternalError, "no connection")
+	case c.err != nil:
+		return nil, r.error(c.err)
+	case req.Method == "server/discover" || req.Method == "subscriptions/listen":
+		return c.conn.Forwarder().ServeMCP(ctx, req)
+	}
+	if c.principal == "" {
+		res, err = c.conn.relayOwn(ctx, req)
+	} else if err = c.conn.checkBreaker(); err == nil {
+		res, err = c.conn.send(ctx, req, &driver.ForwardOptions{Principal: c.principal, Caller: c.principal})
+	}
+	if err != nil {
+		return nil, r.error(c.conn.in.pool.up.RequestError(ctx, err))
+	}
+	return res, nil
+}
+
+// relayOwn sends a request of another host itself, such as for a list. It belongs to no principal, so that it does not
+// take the questions of a session from the only principal.
+func (s *Conn) relayOwn(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	params := json.RawMessage(jsonscan.Without(req.Params, "_meta"))
+	raw, err := s.Client().Do(mcp.WithCallOptions(ctx, mcp.CallOptions{NoCache: true}), req.Method, params)
+	return mcp.RawResult(raw), err
+}
+
+// checkBreaker returns the error of requests while the server does not respond.
+func (s *Conn) checkBreaker() error {
+	s.in.pool.up.mu.Lock()
+	defer s.in.pool.up.mu.Unlock()
+	return s.in.breaker.Check(time.Now())
+}
+
+// error returns an error for another host.
+func (r *relay) error(err error) error {
+	public := ""
+	if e, ok := errors.AsType[*hosterr.Error](err); ok {
+		public, _ = r.public(e.Err)
+	}
+	return hosterr.ForPeer(err, public)
+}
