@@ -78,7 +78,14 @@ func (n *pipeNetwork) dial(ctx context.Context, _, address string) (net.Conn, er
 // failingLeases is a client of a LeaseStore that can fail.
 type failingLeases struct {
 	*replica.Memory
-	fails atomic.Bool
+	fails, endFails atomic.Bool
+}
+
+func (l *failingLeases) End(ctx context.Context, name string, token uint64) error {
+	if l.fails.Load() || l.endFails.Load() {
+		return errBroken
+	}
+	return l.Memory.End(ctx, name, token)
 }
 
 func (l *failingLeases) Grant(ctx context.Context, name, value string, ttl time.Duration) (replica.Holder, error) {

@@ -1,10 +1,9 @@
 // Package cluster connects the hosts that share the servers of config.ShareCluster: each server runs in a single
 // process of all hosts, and the other hosts send their requests to the host of that process.
 //
-//	l, err := net.Listen("tcp", "10.0.0.1:7801")
-//	node, err := cluster.New(l, &cluster.Options{Leases: store.Leases(), Key: key})
-//	h, err := host.Open(ctx, file, &host.Options{Cluster: node})
-//	defer node.Close() // after h.Close
+//	node, err := cluster.New(l, &cluster.Options{Leases: leases, Key: key})
+//
+// A [host.Options] with the node makes a host use it. The node must be closed after the host.
 //
 // A host runs a server while it holds the lease of the server. It renews the lease every 3 seconds. If 18 seconds
 // pass without a renewal, the host ends the server within the remaining 12 seconds of the lease, so that two
@@ -127,39 +126,3 @@ func (n *Node) Close() error {
 	}
 	return err
 }
-
-// A Peer is another host that runs a server.
-type Peer struct {
-	// Token is the token of the lease of the host.
-	Token uint64
-	// Left is the time until the lease ends, unless the host renews it.
-	Left    time.Duration
-	address string
-	node    *Node
-}
-
-// URL returns the URL at which the host serves the requests of other hosts.
-func (p *Peer) URL() string { return "https://" + p.address + "/" }
-
-// RoundTrip sends an HTTP request to the host. The connection fails unless the host has the same key.
-func (p *Peer) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := p.node.client.RoundTrip(r)
-	if _, other := errors.AsType[*tls.CertificateVerificationError](err); other {
-		err = fmt.Errorf("%w: %w", ErrOtherKey, err)
-	}
-	return res, err
-}
-
-// Holds reports whether the host still holds its lease of a server. An error of the store is no change.
-func (p *Peer) Holds(ctx context.Context, server string) bool {
-	h, err := p.node.leases.Find(ctx, leaseName(server))
-	return err != nil || h.Token == p.Token
-}
-
-// Errors of leases and of other hosts.
-var (
-	// ErrLost reports that a host lost the lease of a server.
-	ErrLost = errors.New("the lease of the server ended: another process may run the server")
-	// ErrOtherKey reports that a program at the address of a host does not have the key of the cluster.
-	ErrOtherKey = errors.New("the program at the address of the process that runs the server has another key")
-)

@@ -32,6 +32,30 @@ func listen(t *testing.T, leases replica.LeaseStore, key string) *cluster.Node {
 	return n
 }
 
+// A key must be long enough that nobody can guess it.
+func TestKeyIsLong(t *testing.T) {
+	leases := &replica.Memory{}
+	for size, want := range map[int]bool{31: false, 32: true} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := []byte(strings.Repeat("k", size))
+		node, err := cluster.New(l, &cluster.Options{Leases: leases, Key: key})
+		if (err == nil) != want {
+			t.Errorf("%d bytes: got %v", size, err)
+		}
+		if err == nil {
+			err = node.Close()
+		} else {
+			err = l.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Only a host with the same key reaches another host.
 func TestKeyAuthenticatesHosts(t *testing.T) {
 	leases := &replica.Memory{}
@@ -63,7 +87,9 @@ func TestKeyAuthenticatesHosts(t *testing.T) {
 			}
 		}
 	}
-	lease.Release()
+	if err := lease.Release(); err != nil {
+		t.Error(err)
+	}
 	if lease.IsValid() {
 		t.Error("the lease is valid after its end")
 	}

@@ -20,8 +20,6 @@ const (
 	storeTimeout = 2 * time.Second
 )
 
-func leaseName(server string) string { return "server " + server }
-
 // A Lease is the right of a host to run a server. It is safe for concurrent use.
 type Lease struct {
 	// Token distinguishes the lease from all others of the server.
@@ -93,7 +91,7 @@ func (l *Lease) Keep(ctx context.Context) error {
 		case err == nil, l.age() >= serveTime:
 			l.stop()
 			if h.Value == l.value { // a new lease, whose server does not run
-				l.end(h.Token)
+				_ = l.end(h.Token) // which logs the error
 			}
 			return ErrLost
 		default:
@@ -103,16 +101,19 @@ func (l *Lease) Keep(ctx context.Context) error {
 }
 
 // Release ends the lease, so that another host may run the server. The server must have ended. It takes at most 2
-// seconds; if the store fails, the lease ends by itself.
-func (l *Lease) Release() {
+// seconds. If the store fails, Release returns its error, and the lease ends by itself unless [Node.Take] with the same
+// claim regains it.
+func (l *Lease) Release() error {
 	l.stop()
-	l.end(l.Token)
+	return l.end(l.Token)
 }
 
-func (l *Lease) end(token uint64) {
+func (l *Lease) end(token uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
-	if err := l.node.leases.End(ctx, l.name, token); err != nil {
+	err := l.node.leases.End(ctx, l.name, token)
+	if err != nil {
 		l.node.log.Warn("cluster: the lease could not be ended, and ends later", "server", l.name, "error", err)
 	}
+	return err
 }

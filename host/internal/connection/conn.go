@@ -269,6 +269,13 @@ func (c *Conn) Drain() (changed bool) {
 	return c.setLocked(status.Draining)
 }
 
+// Retire is like Drain, but the requests of the connection end by themselves, however long they take.
+func (c *Conn) Retire() (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.setLocked(status.Draining)
+}
+
 // Stop ends a connection or an attempt to connect. It returns the state before, and whether the
 // connection was not stopped already.
 func (c *Conn) Stop() (before status.State, stopped bool) {

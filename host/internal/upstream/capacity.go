@@ -146,7 +146,7 @@ func (u *Server) longestIdle(matches func(*Conn) bool) (oldest *Conn) {
 
 // Queue returns the queue of the requests of a pool, which shares it unless it owns its processes.
 func (p *Pool) Queue() *limits.Queue {
-	if p.up.inCluster() {
+	if inCluster(p.up) {
 		return nil // the host that runs the server queues the requests of all hosts: see [Conn.serve]
 	}
 	if p.IsCommand() && p.Share() != config.ShareShared {

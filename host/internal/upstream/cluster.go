@@ -1,12 +1,11 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -39,13 +38,14 @@ const (
 	headerLease     = "Patchbay-Lease"     // the token of the lease
 	headerInstance  = "Patchbay-Instance"  // the connection of the other host to the server; empty for the present
 	headerPrincipal = "Patchbay-Principal" // the caller; absent for requests of the host itself
+	headerContinues = "Patchbay-Continues" // present if only the named instance can serve the request
 )
 
-// inCluster reports whether the server runs in one process of all hosts.
-func (u *Server) inCluster() bool { return u.env.Cluster != nil && u.sharing == config.ShareCluster }
+// inCluster reports whether a server runs in one process of all hosts.
+func inCluster(u *Server) bool { return u.env.Cluster != nil && u.sharing == config.ShareCluster }
 
 // isElsewhere reports whether the server of a cluster does not run in this host, which then cannot have ended it.
-func (s *Conn) isElsewhere() bool { return s.in.pool.up.inCluster() && s.lease == nil }
+func (s *Conn) isElsewhere() bool { return inCluster(s.in.pool.up) && s.lease == nil }
 
 // A place says where the server of a connection runs: in this host with a lease, at a peer, or neither for a
 // server outside a cluster. It is set before the connection is used.
@@ -59,64 +59,50 @@ type peerConn struct {
 	*cluster.Peer
 	conn     *Conn
 	instance atomic.Pointer[string] // the ID of the connection of the other host to the server
+	refused  atomic.Bool            // by the host: the server does not run there any more
 }
 
 // locate takes the lease of the server, or finds the host that holds it.
 func (s *Conn) locate(ctx context.Context) error {
 	u := s.in.pool.up
-	if !u.inCluster() {
+	if !inCluster(u) {
 		return nil
+	}
+	lease, at, err := u.env.seat(u.name).take(ctx)
+	switch {
+	case errors.Is(err, cluster.ErrLost):
+		return clusterError(u, cluster.ErrLost, 0)
+	case err != nil:
+		return u.Errorf(hosterr.CodeUnavailable, "the store does not say which process runs the server")
+	case at != nil && at.IsSelf():
+		return clusterError(u, errOwnAddress, at.Left)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.lease != nil && u.lease.IsValid() {
-		s.lease = u.lease
-		return nil
-	}
-	if u.lease != nil {
-		return u.clusterError(cluster.ErrLost, 0)
-	}
-	u.claim = cmp.Or(u.claim, rand.Text())
-	claim := u.claim
-	u.mu.Unlock()
-	lease, at, err := u.env.Cluster.Take(ctx, u.name, claim)
-	u.mu.Lock()
-	switch {
-	case err != nil:
-		return u.Errorf(hosterr.CodeUnavailable, "the store does not say which process runs the server")
-	case at != nil:
+	if s.lease = lease; at != nil {
 		s.peer = &peerConn{Peer: at, conn: s}
-		return nil
 	}
-	if u.lease == nil {
-		u.lease = lease
-		u.env.Go(func() {
-			if lease.Keep(u.env.Context) != nil {
-				u.leaseLost(lease)
-			}
-		})
-	}
-	s.lease = u.lease
 	return nil
 }
 
+var errOwnAddress = errors.New("the server runs in an earlier process at the address of this process; it starts here " +
+	"when the lease of that process ends. If this error stays, another process advertises the same address: give each " +
+	"its own")
+
 // clusterError returns the error of a request that no process serves now.
-func (u *Server) clusterError(err error, retry time.Duration) *hosterr.Error {
+func clusterError(u *Server, err error, retry time.Duration) *hosterr.Error {
 	e := u.Errorf(hosterr.CodeUnavailable, "%w", err)
 	e.RetryAfter = retry
 	return e
 }
 
-// leaseLost ends the server, which another host may run.
-func (u *Server) leaseLost(l *cluster.Lease) {
-	u.mu.Lock()
-	if u.lease == l {
-		u.lease, u.claim = nil, ""
-	}
-	u.mu.Unlock()
-	for _, s := range u.conns() {
-		if s.at().lease == l {
-			s.lost(u.clusterError(cluster.ErrLost, 0))
+// endConnections ends the connections with a lease, whose server another host may run.
+func (s *Servers) endConnections(l *cluster.Lease) {
+	for _, u := range s.All() {
+		for _, c := range u.conns() {
+			if c.at().lease == l {
+				c.lost(clusterError(u, cluster.ErrLost, 0))
+			}
 		}
 	}
 }
@@ -128,31 +114,34 @@ func (s *Conn) at() place {
 	return s.place
 }
 
-// releaseLocked ends the lease of a server that does not run, so that the next request at any host starts it. While a
-// start is delayed after a failure, the host keeps the lease: the requests of all hosts must get the same error.
-func (u *Server) releaseLocked() {
-	if u.lease == nil {
-		return
-	}
-	for s := range u.connections {
-		if s.peer == nil {
-			return
+// endLeases ends the leases of servers that do not run, so that the next request at any host starts them.
+func (s *Servers) endLeases() {
+	all := s.All()
+	for _, t := range s.allSeats() {
+		keeps := func(u *Server) bool { return u.name == t.name && keepsLease(u) }
+		if t.unused() != nil && !slices.ContainsFunc(all, keeps) {
+			s.Go(t.end)
 		}
 	}
-	ended := u.closed || u.removed || u.stopped
+}
+
+// keepsLease reports whether the start of a server of a cluster is delayed after a failure: the requests of all hosts
+// must get the same error.
+func keepsLease(u *Server) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !inCluster(u) || u.closed || u.removed || u.stopped {
+		return false
+	}
 	for _, p := range u.pools {
 		for _, i := range p.instances {
 			switch i.state {
 			case status.Backoff, status.CrashLoop, status.Auth, status.Config:
-				if !ended {
-					return
-				}
+				return true
 			}
 		}
 	}
-	lease := u.lease
-	u.lease, u.claim = nil, ""
-	u.env.Go(lease.Release)
+	return false
 }
 
 // peerOptions changes the options of a client for another host.
@@ -183,6 +172,9 @@ func (s *Conn) dial(ctx context.Context, server *config.Server) (mcp.Transport, 
 // principalKey is the key of a context with the principal on whose behalf a request is sent to a peer.
 type principalKey struct{}
 
+// continuesKey is the key of a context with whether the request continues a call.
+type continuesKey struct{}
+
 // RoundTrip implements [http.RoundTripper].
 func (p *peerConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	u := p.conn.in.pool.up
@@ -195,11 +187,15 @@ func (p *peerConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	if principal, ok := r.Context().Value(principalKey{}).(string); ok {
 		out.Header.Set(headerPrincipal, base64.URLEncoding.EncodeToString([]byte(principal)))
 	}
+	if continues, ok := r.Context().Value(continuesKey{}).(bool); ok && continues {
+		out.Header.Set(headerContinues, "true")
+	}
 	res, err := p.Peer.RoundTrip(out)
 	switch {
 	case err != nil && r.Context().Err() == nil:
 		p.conn.moved(err)
 	case err == nil && res.StatusCode == http.StatusMisdirectedRequest:
+		p.refused.Store(true)
 		p.conn.moved(errMoved)
 	case err == nil && p.instance.Load() == nil && res.Header.Get(headerInstance) != "":
 		instance := res.Header.Get(headerInstance)
@@ -225,24 +221,29 @@ func (s *Conn) moved(err error) {
 	if s.in.current != s || !s.IsConnected() { // connected records the failure of an attempt
 		return
 	}
-	s.in.failed(s, u.peerError(s.peer, err))
-	s.drainLocked()
+	s.in.failed(s, peerError(u, s.peer, err))
+	if errors.Is(err, errMoved) {
+		s.drainLocked()
+	} else if s.Retire() { // requests in progress may still be answered
+		u.event(s, status.Draining, nil)
+	}
 }
 
 // peerError returns the error of requests whose server runs at a host that does not answer.
-func (u *Server) peerError(p *peerConn, err error) *hosterr.Error {
+func peerError(u *Server, p *peerConn, err error) *hosterr.Error {
 	if e, ok := errors.AsType[*hosterr.Error](hosterr.FromPeer(err, u.name)); ok {
 		return e
+	}
+	if p.refused.Load() {
+		return clusterError(u, errMoved, 0)
 	}
 	u.env.Logger.Warn("host: the process that runs the server does not answer", "server", u.name, "url", p.URL(),
 		"error", err)
 	switch {
-	case errors.Is(err, errMoved):
-		return u.clusterError(errMoved, 0)
 	case errors.Is(err, cluster.ErrOtherKey):
-		return u.clusterError(cluster.ErrOtherKey, p.Left)
+		return clusterError(u, cluster.ErrOtherKey, p.Left)
 	}
-	return u.clusterError(errSilent, p.Left)
+	return clusterError(u, errSilent, p.Left)
 }
 
 var errSilent = errors.New("the process that runs the server does not answer; unless it returns, another process " +
@@ -257,7 +258,7 @@ func (s *Conn) followPeer() {
 		select {
 		case <-ticker.C:
 			if !s.peer.Holds(s.Context(), u.name) {
-				s.lost(u.clusterError(errMoved, 0))
+				s.lost(clusterError(u, errMoved, 0))
 				return
 			}
 		case <-s.Context().Done():
@@ -277,19 +278,20 @@ func (s *Conn) ServedID() string {
 }
 
 // binds reports whether only the same connection can continue a call.
-func (s *Conn) binds() bool { return s.HasSession() || s.in.calls || s.in.pool.up.inCluster() }
+func (s *Conn) binds() bool { return s.HasSession() || s.in.calls || inCluster(s.in.pool.up) }
 
-// resume returns a connection to the server that another host may have begun.
-func (p *Pool) resume(ctx context.Context, id string) *Conn {
+// resume returns the connection to the server that another host may have begun. The error says that the host does not
+// know the present connection, or that it is another.
+func (p *Pool) resume(ctx context.Context, id string) (*Conn, error) {
 	c, err := p.Acquire(ctx, AnyClass)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	defer c.Release()
 	if c.ServedID() != id || !c.Resume() {
-		return nil
+		return nil, p.lostCall()
 	}
-	return c
+	return c, nil
 }
 
 // serve sends a request to the server of a cluster, in its turn if the server runs here.
@@ -308,11 +310,11 @@ func (s *Conn) serve(ctx context.Context, req *mcp.Request, o *driver.ForwardOpt
 		defer u.requests.Leave(o.Principal)
 	}
 	if !s.lease.IsValid() {
-		return nil, u.clusterError(cluster.ErrLost, 0)
+		return nil, clusterError(u, cluster.ErrLost, 0)
 	}
 	res, err := s.exchange(ctx, req, o)
 	if !s.lease.IsValid() { // another host may run the server, so this answer may be outdated
-		e := u.clusterError(cluster.ErrLost, 0)
+		e := clusterError(u, cluster.ErrLost, 0)
 		e.MayHaveRun = true
 		return nil, e
 	}

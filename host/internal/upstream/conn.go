@@ -87,7 +87,7 @@ func (s *Conn) connected(err error) {
 		s.in.ready(s)
 	default:
 		if failed = u.startError(err); s.peer != nil && failed.Code != hosterr.CodeStarting {
-			failed = u.peerError(s.peer, err)
+			failed = peerError(u, s.peer, err)
 		}
 		s.Stop()
 		s.in.failed(s, failed)
@@ -151,6 +151,9 @@ func (s *Conn) ended() {
 	if u.isCommand() {
 		u.env.addProcess(s.in.pool.caller.Key(), -1)
 		u.env.free()
+	}
+	if s.at().lease != nil {
+		u.env.seat(u.name).leave()
 	}
 	s.own.Clear()
 	if s.in.pool.pinCaller().Key != "" {

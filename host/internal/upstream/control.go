@@ -89,12 +89,8 @@ func (u *Server) Close() {
 			p.lists.Close()
 		}
 	})
-	u.mu.Lock()
-	lease := u.lease
-	u.lease = nil
-	u.mu.Unlock()
-	if lease != nil {
-		lease.Release()
+	if inCluster(u) {
+		u.env.seat(u.name).end()
 	}
 }
 

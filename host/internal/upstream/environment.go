@@ -94,9 +94,12 @@ type shared struct {
 	processLimit func() int
 	endIdle      func(locked *Server, matches func(*Conn) bool) (ended bool)
 	freed        chan struct{} // buffered (1): wakes a request that waits for a process
+	// leaseLost ends the connections with a lease, of any server.
+	leaseLost func(l *cluster.Lease)
 
-	mu        sync.Mutex // guards processes, and the servers that Servers holds
+	mu        sync.Mutex // guards processes, seats, and the servers that Servers holds
 	processes processCount
+	seats     map[string]*seat // by server
 }
 
 // Wake makes the supervisor check all connections. It never blocks.

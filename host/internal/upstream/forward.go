@@ -58,7 +58,7 @@ func (s *Servers) Send(ctx context.Context, c *call.Call) (mcp.Result, error) {
 	}
 	v := c.View.(View)
 	o := &driver.ForwardOptions{Principal: v.Principal(), Subject: subject(c, v)}
-	if p.up.inCluster() {
+	if inCluster(p.up) {
 		o.Caller = o.Principal // the answer may reach another host
 	}
 	if c.Task != nil && c.Task.DeclaresTasks() {

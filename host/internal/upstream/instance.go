@@ -60,11 +60,6 @@ func (p *Pool) Acquire(ctx context.Context, class string) (*Conn, error) {
 func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error) {
 	calls := p.up.Share() == config.ShareCall
 	u := p.up
-	if id != "" && u.inCluster() {
-		if c := p.resume(ctx, id); c != nil {
-			return c, nil
-		}
-	}
 	if id == "" {
 		c, err := p.join(ctx, backoffWait, func(p *Pool, now time.Time) (*instance, error) {
 			i := p.instanceLocked(class, calls)
@@ -75,14 +70,30 @@ func (p *Pool) AcquireCall(ctx context.Context, class, id string) (*Conn, error)
 		}
 		return c, err
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for s := range u.connections {
+	if c := p.connected(id); c != nil {
+		return c, nil
+	}
+	if inCluster(u) {
+		return p.resume(ctx, id)
+	}
+	return nil, p.lostCall()
+}
+
+// connected returns the connection with an ID for a request that continues a call, or nil.
+func (p *Pool) connected(id string) *Conn {
+	p.up.mu.Lock()
+	defer p.up.mu.Unlock()
+	for s := range p.up.connections {
 		if s.ServedID() == id && s.in.pool.key == p.key && s.Resume() {
-			return s, nil
+			return s
 		}
 	}
-	return nil, &hosterr.Error{Code: hosterr.CodeCallLost, Server: u.name, MayHaveRun: true, Err: ErrNoInstance}
+	return nil
+}
+
+// lostCall returns the error of a request whose connection has ended.
+func (p *Pool) lostCall() *hosterr.Error {
+	return &hosterr.Error{Code: hosterr.CodeCallLost, Server: p.up.name, MayHaveRun: true, Err: ErrNoInstance}
 }
 
 // ErrNoInstance reports that the connection of a suspended call has ended.

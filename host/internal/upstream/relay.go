@@ -58,8 +58,12 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	c := &relayed{principal: string(principal)}
 	release := func() {}
-	if u := r.servers.Current().Named(string(name)); u != nil && u.holds(token) {
-		c.conn, release, c.err = u.relayed(req.Context(), req.Header.Get(headerInstance))
+	if r.servers.seat(string(name)).holds(token) {
+		if id := req.Header.Get(headerInstance); id != "" {
+			c.conn, release = r.connection(string(name), id, req.Header.Get(headerContinues) != "")
+		} else {
+			c.conn, release, c.err = r.connect(req.Context(), string(name))
+		}
 	}
 	defer release()
 	if c.conn == nil && c.err == nil {
@@ -73,30 +77,43 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.handler.ServeHTTP(w, req.WithContext(context.WithValue(ctx, relayedKey{}, c)))
 }
 
-// holds reports whether the server may run in this host, with the lease of a token.
-func (u *Server) holds(token uint64) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.lease != nil && u.lease.Token == token && u.lease.IsValid()
-}
-
-// relayed returns the connection with an ID, or begins a connection if the ID is empty. It returns no connection and no
-// error if there is no connection with the ID.
-func (u *Server) relayed(ctx context.Context, id string) (c *Conn, release func(), err error) {
-	release = func() {}
-	if id != "" {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		for s := range u.connections {
-			switch {
-			case s.ID() != id || s.peer != nil:
-			case s.in.current == s && s.IsConnected():
-				s.Use()
-				return s, s.Release, nil
-			case s.Resume():
-				return s, s.ReleaseResumed, nil
+// connection returns the connection with an ID to a server, or nil. A request that does not continue a call must use
+// the present connection.
+func (r *relay) connection(server, id string, continues bool) (c *Conn, release func()) {
+	for _, u := range r.servers.All() {
+		if u.name != server {
+			continue
+		}
+		for _, s := range u.conns() {
+			switch at := s.at(); {
+			case s.ID() != id || at.peer != nil:
+			case continues && s.Resume():
+				return s, s.ReleaseResumed
+			case !continues && s.useCurrent():
+				return s, s.Release
 			}
 		}
+	}
+	return nil, func() {}
+}
+
+// useCurrent adds a request if the connection is the present connection of its instance.
+func (s *Conn) useCurrent() bool {
+	s.in.pool.up.mu.Lock()
+	defer s.in.pool.up.mu.Unlock()
+	if s.in.current != s || !s.IsConnected() {
+		return false
+	}
+	s.Use()
+	return true
+}
+
+// connect returns the present connection to a server, or begins a connection. It returns no connection and no error if
+// the server runs at another host.
+func (r *relay) connect(ctx context.Context, server string) (c *Conn, release func(), err error) {
+	release = func() {}
+	u := r.servers.Current().Named(server)
+	if u == nil || !inCluster(u) {
 		return nil, release, nil
 	}
 	p := u.Pool(&policy.Caller{}) // of all callers

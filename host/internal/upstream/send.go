@@ -85,6 +85,9 @@ func (p *Pool) sendOnce(
 	id := c.Conn
 	for again := false; ; again = true {
 		s, err := p.AcquireCall(ctx, class, id)
+		if !again && id == "" && errors.Is(err, errMoved) { // while it looked for the server
+			continue
+		}
 		if err != nil {
 			return nil, nil, p.up.RequestError(ctx, err)
 		}
@@ -92,7 +95,7 @@ func (p *Pool) sendOnce(
 			s.ReleaseCall(id)
 			return nil, nil, err
 		}
-		res, err := s.send(ctx, req, o)
+		res, err := s.send(context.WithValue(ctx, continuesKey{}, id != ""), req, o)
 		s.ReleaseCall(id)
 		unsent := connection.IsUnsent(err) || s.peer != nil && isUnsentByPeer(err)
 		if again || id != "" || !unsent || !p.up.isCommand() || ctx.Err() != nil {

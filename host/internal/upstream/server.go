@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/patchbay-mcp/patchbay/host/cluster"
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/event"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
@@ -52,9 +51,6 @@ type Server struct {
 	closed      bool
 	removed     bool               // from the configuration
 	wanted      server.Fingerprint // of connections; zero before the first reload
-
-	lease *cluster.Lease // of a server in a cluster that runs here; may be nil
-	claim string         // names the next lease; empty until it is requested
 }
 
 // A Pool holds the connections of a server for a caller, or for all callers of a shared server, and

@@ -30,7 +30,7 @@ type Servers struct {
 func New(env *Environment) *Servers {
 	s := &Servers{shared: &shared{Environment: *env, key: server.NewFingerprintKey(), wake: make(chan struct{}, 1),
 		freed: make(chan struct{}, 1)}}
-	s.endIdle = s.endIdleProcess
+	s.endIdle, s.leaseLost = s.endIdleProcess, s.endConnections
 	s.processLimit = func() int { return s.Current().settings.Limits.Processes }
 	return s
 }

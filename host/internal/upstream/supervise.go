@@ -25,6 +25,7 @@ func (s *Servers) supervise() {
 				next = due
 			}
 		}
+		s.endLeases()
 		s.forgetRemoved()
 		timer.Reset(max(time.Until(next), 0))
 		select {
@@ -46,7 +47,6 @@ func (u *Server) check(now time.Time) (next time.Time) {
 			next = due
 		}
 	}
-	u.releaseLocked()
 	for key, p := range u.pools {
 		for _, i := range p.instances {
 			if due := i.check(now); !due.IsZero() && due.Before(next) {

@@ -58,15 +58,18 @@ func withoutCluster(f *config.File) error {
 	return nil
 }
 
-func (s *Stores) listenCluster(ctx context.Context, o *gatewayconfig.Cluster, log *slog.Logger) (*cluster.Node, error) {
+func (s *Stores) listenCluster(
+	ctx context.Context, o *gatewayconfig.Cluster, log *slog.Logger,
+) (*cluster.Node, error) {
 	if s == nil || s.redis == nil {
-		return nil, exit.UsageError(errors.New("the setting \"cluster\" requires a store in Redis, by which gateways agree " +
-			"where a server runs: add \"store\": [\"redis://HOST:PORT\"] to the settings, or --store redis://HOST:PORT"))
+		return nil, exit.UsageError(errors.New("the setting \"cluster\" requires a store in Redis, by which gateways " +
+			"agree where a server runs: add \"store\": [\"redis://HOST:PORT\"] to the settings, or --store redis://HOST:PORT"))
 	}
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", o.Listen)
 	if err != nil {
-		return nil, &exit.Error{Code: exit.Failure, Err: fmt.Errorf("listen for other gateways at cluster.listen: %w", err)}
+		err = fmt.Errorf("listen for other gateways at cluster.listen: %w", err)
+		return nil, &exit.Error{Code: exit.Failure, Err: err}
 	}
 	node, err := cluster.New(l, &cluster.Options{Leases: s.redis.Leases(), Key: s.StateKeys()[0],
 		Advertise: o.Advertise, Logger: log})

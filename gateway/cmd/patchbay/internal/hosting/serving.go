@@ -46,5 +46,8 @@ func (l *leaving) Accept() (net.Conn, error) {
 
 func (l *leaving) Close() error {
 	l.once.Do(func() { close(l.closed) })
-	return l.Listener.Close()
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) { // it is closed when the gateway leaves
+		return err
+	}
+	return nil
 }
