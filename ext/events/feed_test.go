@@ -218,20 +218,20 @@ func TestRemovedForAnyReason(t *testing.T) {
 func TestPollOfEndlessRepetitionsIsDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, srv := newServer(t, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		polls := 0
 		events.Add(srv, &events.Event{Name: "build"}, events.Source[filter, build]{
 			Check: func(context.Context, filter, events.Position) (events.Batch[build], error) {
-				polls++
+				if polls++; polls > 100 {
+					cancel()
+				}
 				o := events.Occurrence[build]{ID: "b1", Data: build{Number: 1}}
 				return events.Batch[build]{Cursor: "c", HasMore: true, Events: []events.Occurrence[build]{o}}, nil
 			}})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
 		count := 0
 		for range events.Poll[build](ctx, dial(t, s), "build", nil, nil) {
-			if count++; polls > 100 {
-				break
-			}
+			count++
 		}
 		if polls > 70 || count != 1 {
 			t.Errorf("got %d polls and %d occurrences in a minute, want at most 70 and 1", polls, count)
