@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,12 +22,11 @@ type eventServer struct {
 	mode        string
 	lacksCursor bool
 
-	mu       sync.Mutex // guards the fields below
-	log      []string   // the data of all events
-	changed  chan struct{}
-	requests []string // with their principals and cursors
-	end      *mcp.Error
-	opened   int // streams
+	mu      sync.Mutex // guards the fields below
+	log     []string   // the data of all events
+	changed chan struct{}
+	end     *mcp.Error
+	opened  int // streams
 }
 
 func newEventServer(name, mode string) *eventServer {
@@ -59,19 +57,6 @@ func (s *eventServer) terminate(e *mcp.Error) {
 	s.changed = make(chan struct{})
 }
 
-func (s *eventServer) note(req *mcp.Request) {
-	cursor, _ := req.Param("cursor")
-	arguments, _ := req.Param("arguments")
-	s.requests = append(s.requests, fmt.Sprintf("%s %s %s", req.Method, cursor, arguments))
-}
-
-// seen returns the requests.
-func (s *eventServer) seen() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
-
 // begin returns the position of a cursor.
 func (s *eventServer) begin(req *mcp.Request) int {
 	raw, _ := req.Param("cursor")
@@ -98,7 +83,6 @@ func (s *eventServer) event(n int) string {
 func (s *eventServer) poll(_ context.Context, req *mcp.Request) (mcp.Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(req)
 	if s.mode != "poll" {
 		return nil, &mcp.Error{Code: -32026, Message: "unsupported"}
 	}
@@ -115,7 +99,6 @@ func (s *eventServer) poll(_ context.Context, req *mcp.Request) (mcp.Result, err
 
 func (s *eventServer) stream(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	s.mu.Lock()
-	s.note(req)
 	if s.mode != "push" {
 		s.mu.Unlock()
 		return nil, &mcp.Error{Code: -32026, Message: "unsupported"}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,6 +232,42 @@ func TestRedactedEvents(t *testing.T) {
 				t.Errorf("%s: got records %q", mode, kinds)
 			}
 		})
+	}
+}
+
+// No caller can create, rotate or end a webhook: for a server, all callers are the principal of the host. The host
+// offers no webhooks, whatever the server offers and the configuration maps.
+func TestCallersCannotUseWebhooks(t *testing.T) {
+	s, reached := newEventServer("git", "push"), 0
+	s.AddExtension(extensionEvents, map[string]any{"listChanged": true, "webhook": map[string]any{}})
+	for _, method := range []string{"events/subscribe", "events/unsubscribe"} {
+		s.HandleMethod(method, mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			reached++
+			return mcp.EmptyResult{}, nil
+		}))
+	}
+	single := eventHost(t, map[string]*eventServer{"git": s}, host.Options{})
+	merged := openFakes(t, map[string]*fakeProcess{"git": {handler: s}, "db": {handler: newEventServer("db", "push")}},
+		`{"servers":{"git":{"methods":["events/*"]}}}`)
+	for _, h := range []*host.Host{single, merged} {
+		for _, server := range []string{"", "git"} {
+			for _, name := range []string{"bob", "eve"} {
+				c := client(t, h, &policy.Caller{Principal: principal(name), Server: server})
+				for _, method := range []string{"events/subscribe", "events/unsubscribe"} {
+					_, err := c.Do(t.Context(), method, params("changed", "delivery",
+						map[string]any{"mode": "webhook", "url": "https://hooks.example/a"}))
+					wantFault(t, err, mcp.CodeMethodNotFound)
+				}
+				text, _ := json.Marshal(c.Capabilities().Extensions[extensionEvents])
+				list, err := c.Do(t.Context(), "events/list", nil)
+				if string(text) != `{"listChanged":true}` || err != nil || strings.Contains(string(list), "webhook") {
+					t.Errorf("%s at %q: got capability %s, list %s, %v", name, server, text, list, err)
+				}
+			}
+		}
+	}
+	if reached > 0 {
+		t.Errorf("the server received %d requests about webhooks", reached)
 	}
 }
 

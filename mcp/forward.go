@@ -24,6 +24,10 @@ import (
 // [ClientOptions.ForwardInput] is set. A member whose name resembles a defined name fails with
 // [CodeInvalidParams]; a request without a valid response fails with [CodeInternalError], and the
 // reason is logged. The Handler is safe for concurrent use.
+//
+// To the server, all callers are the principal of c. Therefore events/subscribe and events/unsubscribe
+// fail with [CodeMethodNotFound]: a caller could end or change the webhook of another caller. Events
+// reach the callers by events/poll and events/stream.
 func Forward(c *Client) driver.Forwarder[*Request, Result] { return forwarder{c} }
 
 type forwarder struct{ client *Client }
@@ -40,8 +44,6 @@ func (f forwarder) ServeMCP(ctx context.Context, req *Request) (res Result, err 
 		res, err = f.discover(ctx)
 	case wire.MethodSubscriptionsListen:
 		res, err = f.listen(ctx, req)
-	case wire.MethodEventsStream:
-		res, err = f.stream(ctx, req)
 	default:
 		res, err = f.ForwardAs(ctx, req, &driver.ForwardOptions{})
 	}
@@ -73,6 +75,12 @@ func (f forwarder) discover(ctx context.Context) (Result, error) {
 
 // ForwardAs implements [driver.Forwarder].
 func (f forwarder) ForwardAs(ctx context.Context, req *Request, o *driver.ForwardOptions) (Result, error) {
+	switch req.Method {
+	case wire.MethodEventsStream:
+		return f.stream(ctx, req)
+	case wire.MethodEventsSubscribe, wire.MethodEventsUnsubscribe:
+		return nil, Errorf(CodeMethodNotFound, "method not found: %s", req.Method)
+	}
 	conn, err := f.client.connector.live(ctx)
 	if err != nil {
 		return nil, notSent(ctx, req.Method, err)
@@ -207,19 +215,40 @@ func (f forwarder) listen(ctx context.Context, req *Request) (Result, error) {
 	return s.result(ctx)
 }
 
-// stream forwards a stream of events. A client that does not read for too long loses notifications.
+var errSlowReader = Errorf(CodeInternalError,
+	"the client does not read notifications in time: continue from the last cursor")
+
+// stream forwards a stream of events. It ends with an error when a notification cannot reach the client,
+// because the cursor of a later notification would hide the loss.
 func (f forwarder) stream(ctx context.Context, req *Request) (Result, error) {
 	if req.Notify == nil {
 		return nil, Errorf(CodeInvalidRequest, "%s needs a stream for notifications", req.Method)
 	}
+	inner, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	s := &subscription{id: json.RawMessage(req.ID.String())}
-	box := &peer.Inbox{Log: f.client.opts.Logger, Receiver: peer.ReceiverFunc(
-		func(method string, params json.RawMessage) { _ = req.Notify(ctx, method, s.tag(params)) })}
+	box := &peer.Inbox{Log: f.client.opts.Logger}
 	defer box.Close()
-	options := &CallOptions{Notify: func(method string, params json.RawMessage) { _ = box.Put(ctx, method, params) }}
-	_, err := f.client.do(ctx, &clientRequest{
+	lose := func(err error) {
+		box.Close()
+		end(err)
+	}
+	box.Receiver = peer.ReceiverFunc(func(method string, params json.RawMessage) {
+		if err := req.Notify(inner, method, s.tag(params)); err != nil {
+			lose(err)
+		}
+	})
+	options := &CallOptions{Notify: func(method string, params json.RawMessage) {
+		if !box.Offer(method, params) {
+			lose(errSlowReader)
+		}
+	}}
+	_, err := f.client.do(inner, &clientRequest{
 		method: req.Method, members: forward.Members(req.Params, "_meta"), options: options})
-	box.Drain(ctx)
+	box.Drain(inner)
+	if lost := context.Cause(inner); lost != nil && ctx.Err() == nil {
+		return nil, lost
+	}
 	if err != nil {
 		return nil, err
 	}

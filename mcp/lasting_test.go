@@ -12,6 +12,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/mcp/driver"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -112,6 +113,78 @@ func TestForwardRelaysCallThatLasts(t *testing.T) {
 				!strings.Contains(string(m.Params), `/subscriptionId":"own"`) {
 				t.Errorf("got params %s, want %s", m.Params, want)
 			}
+		}
+	})
+}
+
+// A forwarded stream whose client is too slow ends with an error at the first loss: a later cursor would hide it.
+func TestForwardedStreamEndsAtFirstLoss(t *testing.T) {
+	const sent = 10_100 // more than the queue holds
+	s := mcp.NewServer("stream", "1", nil)
+	s.HandleMethod("events/stream", mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+		for i := range sent {
+			if err := req.Notify(ctx, "notifications/events/event", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+				return nil, err
+			}
+		}
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}))
+	for name, notify := range map[string]func(context.Context) error{
+		"slow": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"gone": func(context.Context) error { return errors.New("gone") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				received := 0
+				_, err = mcp.Forward(c).ServeMCP(t.Context(), &mcp.Request{Method: "events/stream",
+					Notify: func(ctx context.Context, _ string, _ json.RawMessage) error { received++; return notify(ctx) }})
+				synctest.Wait()
+				if err == nil || received != 1 {
+					t.Errorf("got error %v after %d notifications, want an error after the first", err, received)
+				}
+			})
+		})
+	}
+}
+
+// Forward passes on events as ForwardAs does, but no webhooks: the server would not tell its callers apart.
+func TestForwardRefusesWebhooks(t *testing.T) {
+	s, reached := streamServer(nil), 0
+	for _, method := range []string{"events/subscribe", "events/unsubscribe"} {
+		s.HandleMethod(method, mcp.HandlerFunc(func(context.Context, *mcp.Request) (mcp.Result, error) {
+			reached++
+			return mcp.EmptyResult{}, nil
+		}))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := mcp.Connect(t.Context(), mcp.InMemory(s), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		f, received := mcp.Forward(c), 0
+		notify := func(context.Context, string, json.RawMessage) error { received++; return nil }
+		for _, principal := range []string{"bob", "eve"} {
+			for _, method := range []string{"events/subscribe", "events/unsubscribe"} {
+				_, err := f.ServeMCP(t.Context(), &mcp.Request{Method: method})
+				_, as := f.ForwardAs(t.Context(), &mcp.Request{Method: method},
+					&driver.ForwardOptions{Principal: principal})
+				for _, err := range []error{err, as} {
+					if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Code != mcp.CodeMethodNotFound || reached > 0 {
+						t.Errorf("%s: got %v, %d requests at the server", method, err, reached)
+					}
+				}
+			}
+		}
+		_, err = f.ForwardAs(t.Context(), &mcp.Request{Method: "events/stream", Notify: notify}, &driver.ForwardOptions{})
+		if err != nil || received != 2 {
+			t.Errorf("got %d notifications, error %v, want 2", received, err)
 		}
 	})
 }

@@ -99,9 +99,9 @@ type Action struct {
 	Client mcp.Implementation
 	// Server is the name of the server in the configuration.
 	Server string
-	// Target is the name or URI that the server uses for the tool, prompt, resource or type of events. For the result and
-	// the questions of a task, it is the tool that was called, or empty if the tool is unknown: see
-	// [Action.LacksTool].
+	// Target is the name or URI that the server uses for the tool, prompt, resource or type of events.
+	// For the result and the questions of a task, it is the tool that was called, or empty if the tool
+	// is unknown: see [Action.LacksTool].
 	Target string
 	// Definition is the definition as the server sent it: JSON, or nil without a definition. Its
 	// annotations are claims of the server.

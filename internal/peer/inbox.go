@@ -50,17 +50,23 @@ type notification struct {
 
 // Put queues a notification, or drops it if too many wait. It does not block and returns nil.
 func (b *Inbox) Put(_ context.Context, method string, params json.RawMessage) error {
+	b.Offer(method, params)
+	return nil
+}
+
+// Offer queues a notification as Put does, and returns false if it drops the notification because too many wait.
+func (b *Inbox) Offer(method string, params json.RawMessage) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil // too late
+		return true // too late
 	}
 	if len(b.queued) >= maxInbox || b.bytes+len(params) > maxInboxBytes {
 		if !b.dropped {
 			b.dropped = true
 			b.Log.Warn("mcp: notifications dropped: they arrive faster than they are handled", "method", method)
 		}
-		return nil
+		return false
 	}
 	b.queued = append(b.queued, notification{method, params})
 	b.bytes += len(params)
@@ -68,7 +74,7 @@ func (b *Inbox) Put(_ context.Context, method string, params json.RawMessage) er
 		b.running, b.idle = true, make(chan struct{})
 		go b.run(b.idle)
 	}
-	return nil
+	return true
 }
 
 func (b *Inbox) run(idle chan<- struct{}) {

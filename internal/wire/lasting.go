@@ -1,7 +1,12 @@
 package wire
 
-// MethodEventsStream opens a stream of the events extension, which no revision defines. See Lasts.
-const MethodEventsStream = "events/stream"
+// Methods of the events extension, which no revision defines. MethodEventsStream opens a stream; see Lasts. The
+// others create, rotate and end the webhook of a principal.
+const (
+	MethodEventsStream      = "events/stream"
+	MethodEventsSubscribe   = "events/subscribe"
+	MethodEventsUnsubscribe = "events/unsubscribe"
+)
 
 // Lasts reports whether a request of the method lasts until its client or the server ends it. Such
 // requests do not count as requests in progress, and end first when a server shuts down. Inlining it

@@ -189,8 +189,9 @@ func (t *Table) announce(old, now *Snapshot) {
 
 // eventsChanged returns the notification that the types of events changed.
 func eventsChanged() mcp.Event {
+	topics := map[string]json.RawMessage{listing.TopicEvents: json.RawMessage("true")}
 	return mcp.Event{Kind: mcp.EventTopic, Method: listing.NotificationEvents, Params: json.RawMessage("{}"),
-		Filter: &mcp.SubscriptionFilter{Topics: map[string]json.RawMessage{listing.TopicEvents: json.RawMessage("true")}}}
+		Filter: &mcp.SubscriptionFilter{Topics: topics}}
 }
 
 // ListsChanged implements [listing.Listener]: the table reads the lists again after listing.ChangeDelay, and
