@@ -42,10 +42,6 @@ func TestMain(m *testing.M) {
 		featureServer()
 		return
 	}
-	if os.Getenv(eventsEnv) != "" {
-		eventsServer()
-		return
-	}
 	if os.Getenv(printEnv) != "" {
 		printingServer()
 		return
