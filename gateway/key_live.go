@@ -91,6 +91,9 @@ func (l *liveKeys) find(hash keyHash) (*liveKey, error) {
 		if k = l.gone[hash]; k != nil {
 			return k, errRevokedKey
 		}
+		if l.quit != nil { // the key may be new
+			return nil, errKeysUnread
+		}
 		return nil, errWrongKey
 	}
 	now := time.Now()

@@ -235,7 +235,11 @@ func TestGatewaysWithRedisAndPostgres(t *testing.T) {
 	}
 	durable.start()
 	f.awaitStores(t, "redis available, postgres available")
-	f.client(t, "2025-11-25", key("bob")).greetTimes(t, 4)
+	bob := key("bob")
+	for _, addr := range f.addrs { // a process reads the keys within a second of an outage
+		eventually(t, func() error { return unavailable(t, "http://"+addr+"/mcp", bob) })
+	}
+	f.client(t, "2025-11-25", bob).greetTimes(t, 4)
 	all()
 
 	redis.kill()
@@ -378,4 +382,23 @@ func TestDoctorExaminesPostgres(t *testing.T) {
 	if status != 3 || !strings.Contains(out, "FAIL  login") || !strings.Contains(out, "skipped") {
 		t.Errorf("a wrong password: status %d, %s", status, out)
 	}
+}
+
+// unavailable returns an error while a gateway answers that it cannot read the keys.
+func unavailable(t *testing.T, url string, header http.Header) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = header
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		return errors.New(resp.Status)
+	}
+	return nil
 }
