@@ -86,8 +86,8 @@ func (s *Conn) locate(ctx context.Context) error {
 }
 
 var errOwnAddress = errors.New("the server runs in an earlier process at the address of this process; it starts here " +
-	"when the lease of that process ends. If this error stays, another process advertises the same address: give each " +
-	"its own")
+	"when the lease of that process ends. If this error stays, another process advertises the same address: give " +
+	"each its own")
 
 // clusterError returns the error of a request that no process serves now.
 func clusterError(u *Server, err error, retry time.Duration) *hosterr.Error {
@@ -239,8 +239,7 @@ func peerError(u *Server, p *peerConn, err error) *hosterr.Error {
 	}
 	u.env.Logger.Warn("host: the process that runs the server does not answer", "server", u.name, "url", p.URL(),
 		"error", err)
-	switch {
-	case errors.Is(err, cluster.ErrOtherKey):
+	if errors.Is(err, cluster.ErrOtherKey) {
 		return clusterError(u, cluster.ErrOtherKey, p.Left)
 	}
 	return clusterError(u, errSilent, p.Left)

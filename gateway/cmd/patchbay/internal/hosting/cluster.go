@@ -51,8 +51,8 @@ func withoutCluster(f *config.File) error {
 	}
 	for _, name := range f.Names() {
 		if set := s.Servers[name]; set != nil && set.Share == config.ShareCluster {
-			return fmt.Errorf("server %.64q has the share \"cluster\", and this process is not connected to other gateways: "+
-				"start a gateway over HTTP with the settings \"cluster\" and \"store\"", name)
+			return fmt.Errorf("server %.64q has the share \"cluster\", and this process is not connected to other "+
+				"gateways: start a gateway over HTTP with the settings \"cluster\" and \"store\"", name)
 		}
 	}
 	return nil
@@ -63,7 +63,8 @@ func (s *Stores) listenCluster(
 ) (*cluster.Node, error) {
 	if s == nil || s.redis == nil {
 		return nil, exit.UsageError(errors.New("the setting \"cluster\" requires a store in Redis, by which gateways " +
-			"agree where a server runs: add \"store\": [\"redis://HOST:PORT\"] to the settings, or --store redis://HOST:PORT"))
+			"agree where a server runs: add \"store\": [\"redis://HOST:PORT\"] to the settings, " +
+			"or --store redis://HOST:PORT"))
 	}
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", o.Listen)
