@@ -133,7 +133,7 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 		checkProblem(t, text, want)
 	}
 	for text, want := range map[string]string{
-		`"share": "everyone"`:                   `share: got the string "everyone", want one of "shared", "caller", "session", "call"`,
+		`"share": "everyone"`:                   `share: got the string "everyone", want one of "shared", "cluster", "caller", "session", "call"`,
 		`"era": "legacy"`:                       `era: got the string "legacy", want one of "auto", "modern", "session"`,
 		`"timeout": "60"`:                       `timeout: got the string "60", want a duration such as "90s" or "10m"`,
 		`"timeout": "1.2.3s"`:                   `timeout: got "1.2.3s", want a duration of more than 0`,

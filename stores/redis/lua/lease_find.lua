@@ -1,4 +1,4 @@
--- Returns the holder of a lease, or nothing.
+-- Returns the holder of a lease, or nothing. KEYS: the lease.
 if left <= 0 then
   return {}
 end
