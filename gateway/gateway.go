@@ -205,7 +205,8 @@ func (g *Gateway) handler(r Route, l *limits) *mcphttp.Handler {
 // Shutdown ends the requests of [Gateway.Serve] and [Gateway.Handler]: it rejects new requests,
 // ends subscriptions with their result, lets calls finish, and then closes sessions. Shortly before
 // the deadline of ctx it cancels the remaining calls. It returns the error of ctx if requests are
-// still running. Connections of the host keep running.
+// still running. It does the same for the requests of other gateways: see LeaveCluster of operator.Sessions.
+// Other connections of the host keep running.
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	if a := g.admin.Load(); a != nil {
 		a.cancel()
@@ -238,6 +239,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 			return nil
 		})
 	}
+	each(g.host.Operator().LeaveCluster)
 	for _, h := range handlers {
 		each(h.Shutdown)
 	}

@@ -1,10 +1,13 @@
 package host_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
+	"github.com/patchbay-mcp/patchbay/host/hosterr"
 )
 
 // reload changes the configuration of a host.
@@ -80,5 +83,60 @@ func TestChangedServerOfCluster(t *testing.T) {
 		<-time.After(5 * time.Second)
 		wantText(t, second, "s__name", "a")
 		<-slow
+	})
+}
+
+// A host that leaves finishes the calls of other hosts and refuses new calls, which wait for the next host of the
+// server. A server without calls moves at once.
+func TestHostLeavesCluster(t *testing.T) {
+	inCluster(t, shareCluster, func(t *testing.T, _ *testCluster, a, b *member) {
+		first, second := clientOfView(t, annOf(a.Host)), clientOfView(t, bobOf(b.Host))
+		wantText(t, first, "s__count", "a1")
+		began := time.Now()
+		slow := make(chan struct{})
+		go func() {
+			defer close(slow)
+			wantText(t, second, "s__pause", "a")
+		}()
+		<-time.After(time.Second)
+		left := make(chan error, 1)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+			defer cancel()
+			left <- a.Operator().LeaveCluster(ctx)
+		}()
+		<-time.After(time.Second)
+		wantText(t, second, "s__count", "b1")
+		if took := time.Since(began); took < pauseTime || took > pauseTime+5*time.Second {
+			t.Errorf("the next call ran after %v, want after the call in progress of %v", took, pauseTime)
+		}
+		<-slow
+		if err := <-left; err != nil {
+			t.Error(err)
+		}
+		wantFailure(t, first, "s__count", hosterr.CodeUnavailable, "shutting down")
+	})
+}
+
+// A call of another host that lasts longer than the host may take to leave is cancelled, and answered.
+func TestLongCallOfHostThatLeavesCluster(t *testing.T) {
+	inCluster(t, shareCluster, func(t *testing.T, _ *testCluster, a, b *member) {
+		first, second := clientOfView(t, annOf(a.Host)), clientOfView(t, bobOf(b.Host))
+		wantText(t, first, "s__count", "a1")
+		ended := make(chan *failure, 1)
+		go func() {
+			f, _ := failureOf(t, second, "s__slow")
+			ended <- f
+		}()
+		<-time.After(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		if err := a.Operator().LeaveCluster(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if f := <-ended; f == nil || !f.MayHaveRun || ctx.Err() != nil {
+			t.Errorf("got %+v", f)
+		}
+		wantText(t, second, "s__count", "b1")
 	})
 }

@@ -146,12 +146,22 @@ func (tc *testCluster) join(t *testing.T, address string, key []byte, settings s
 
 const shareCluster = `{"servers":{"s":{"share":"cluster"}}}`
 
-// counterServer returns a server with a tool that counts its calls.
+const pauseTime = 8 * time.Second
+
+// counterServer returns a server with a tool that counts its calls, and a tool that takes pauseTime.
 func counterServer(name string) *mcp.Server {
 	s := simpleServer(name)
 	var calls atomic.Int32
 	mcp.AddTool(s, &mcp.Tool{Name: "count"}, func(context.Context, struct{}) (string, error) {
 		return fmt.Sprint(name, calls.Add(1)), nil
+	})
+	mcp.AddTool(s, &mcp.Tool{Name: "pause"}, func(ctx context.Context, _ struct{}) (string, error) {
+		select {
+		case <-time.After(pauseTime):
+			return name, nil
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
 	})
 	return s
 }

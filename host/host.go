@@ -136,7 +136,8 @@ type Host struct {
 	limits    *limits.Limits
 	result    *result.Steps
 	counts    hostCounts
-	seats     sync.Map // of streams of events, and by their IDs of kept events: the values are *seat
+	relay     *upstream.Relay // nil without a cluster
+	seats     sync.Map        // of streams of events, and by their IDs of kept events: the values are *seat
 
 	reloading sync.Mutex     // held by Reload
 	settings  config.Section // of the last file; written by Reload

@@ -67,7 +67,8 @@ func Open(_ context.Context, f *config.File, o *Options) (*Host, error) {
 	h.use(rules)
 	h.servers.Start(set)
 	if h.opts.Cluster != nil {
-		h.opts.Cluster.Serve(h.servers.Relay(publicReason))
+		h.relay = h.servers.Relay(publicReason)
+		h.opts.Cluster.Serve(h.relay)
 	}
 	h.stop = state.Watch(h.opts.State, approval.KindPending, h.approve.Recheck)
 	h.limits.Start(h.run, func() {

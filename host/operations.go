@@ -159,6 +159,13 @@ func (o operations) disconnect(session string) {
 
 func (o operations) EndApprovals() { o.h.approve.End() }
 
+func (o operations) LeaveCluster(ctx context.Context) error {
+	if o.h.relay == nil {
+		return nil
+	}
+	return o.h.relay.Shutdown(ctx)
+}
+
 func (o operations) Mask(text string) string {
 	text = o.h.servers.Mask(text)
 	if !o.h.logins.SentTokens() {

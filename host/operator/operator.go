@@ -101,6 +101,12 @@ type Sessions interface {
 	// requests that would wait: the program is ending. Other requests continue. Call it before the
 	// shutdown of the server that serves the host.
 	EndApprovals()
+	// LeaveCluster refuses new requests of the other hosts of host.Options.Cluster, and waits until
+	// those in progress have ended, which it cancels shortly before the deadline of ctx. Each server
+	// of the cluster ends after its last request, also of this host, and then another host can start
+	// it. The error is the error of ctx if requests are still running. Call it together with the
+	// shutdown of the server that serves the host: closing the host ends requests at once.
+	LeaveCluster(ctx context.Context) error
 }
 
 // Limits are the figures of the limits of callers. The figures of the limits of a server are part

@@ -30,6 +30,9 @@ const (
 	// peerPatience is how much longer than the settings permit a host waits for another host, whose error says
 	// more than a timeout.
 	peerPatience = 5 * time.Second
+	// moveTime limits how long a call looks for the next host of its server: the 12 seconds in which a host ends its
+	// requests, and the end of the process.
+	moveTime = 15 * time.Second
 )
 
 // Headers of requests to the host that runs a server. Names and principals are encoded with base64.
@@ -130,7 +133,7 @@ func (s *Servers) endLeases() {
 func keepsLease(u *Server) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if !inCluster(u) || u.closed || u.removed || u.stopped {
+	if !inCluster(u) || u.env.left.Load() || u.closed || u.removed || u.stopped {
 		return false
 	}
 	for _, p := range u.pools {
@@ -142,6 +145,36 @@ func keepsLease(u *Server) bool {
 		}
 	}
 	return false
+}
+
+var errLeft = errors.New("this process is shutting down: send the request again, which another process serves")
+
+// leaveCluster ends the servers of the cluster that run in this host, each after its last request. They do not start
+// here any more.
+func (s *Servers) leaveCluster() {
+	s.left.Store(true)
+	for _, u := range s.All() {
+		u.mu.Lock()
+		for c := range u.connections {
+			c.leaveLocked()
+		}
+		u.mu.Unlock()
+	}
+	s.Wake() // ends leases without a connection
+}
+
+// leaveLocked ends a connection with a lease after its last request.
+func (s *Conn) leaveLocked() {
+	switch {
+	case s.peer != nil || !inCluster(s.in.pool.up):
+	case !s.IsConnected():
+		s.stopLocked()
+	default:
+		if s.in.current == s {
+			s.in.disconnected(s, status.Stopped, nil)
+		}
+		s.drainLocked()
+	}
 }
 
 // peerOptions changes the options of a client for another host.
@@ -194,7 +227,8 @@ func (p *peerConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case err != nil && r.Context().Err() == nil:
 		p.conn.moved(err)
-	case err == nil && res.StatusCode == http.StatusMisdirectedRequest:
+	case err == nil && (res.StatusCode == http.StatusMisdirectedRequest ||
+		res.StatusCode == http.StatusServiceUnavailable): // the host began to shut down meanwhile
 		p.refused.Store(true)
 		p.conn.moved(errMoved)
 	case err == nil && p.instance.Load() == nil && res.Header.Get(headerInstance) != "":

@@ -97,6 +97,8 @@ type shared struct {
 	// leaseLost ends the connections with a lease, of any server.
 	leaseLost func(l *cluster.Lease)
 
+	left atomic.Bool // servers of the cluster do not start here any more; see leaveCluster
+
 	mu        sync.Mutex // guards processes, seats, and the servers that Servers holds
 	processes processCount
 	seats     map[string]*seat // by server

@@ -20,10 +20,10 @@ import (
 // maxRelayed limits the requests and subscriptions of other hosts: their callers are limited there.
 const maxRelayed = 100_000
 
-// A relay serves the requests of other hosts for the servers that run in this host.
-type relay struct {
+// A Relay serves the requests of other hosts for the servers that run in this host.
+type Relay struct {
 	servers *Servers
-	handler http.Handler
+	handler *mcphttp.Handler
 	public  func(err error) (text string, ok bool)
 }
 
@@ -37,8 +37,8 @@ type relayed struct {
 type relayedKey struct{}
 
 // Relay returns the handler of requests of other hosts. public returns the reason of a failure that callers may see.
-func (s *Servers) Relay(public func(err error) (text string, ok bool)) http.Handler {
-	r := &relay{servers: s, public: public}
+func (s *Servers) Relay(public func(err error) (text string, ok bool)) *Relay {
+	r := &Relay{servers: s, public: public}
 	r.handler = mcphttp.NewHandler(mcp.HandlerFunc(r.serve), &mcphttp.Options{MaxBody: maxPeerMessage,
 		InsecureAnyHost: true, // only other hosts of the cluster can connect
 		MaxInFlight:     maxRelayed, MaxInFlightPerPrincipal: maxRelayed,
@@ -46,9 +46,17 @@ func (s *Servers) Relay(public func(err error) (text string, ok bool)) http.Hand
 	return r
 }
 
+// Shutdown refuses new requests with the status 421, so that the other hosts look for the server again. It waits until
+// the requests in progress have ended, and cancels them shortly before the deadline of ctx. Each server ends after its
+// last request, and then another host can start it.
+func (r *Relay) Shutdown(ctx context.Context) error {
+	r.servers.leaveCluster()
+	return r.handler.Shutdown(ctx)
+}
+
 // ServeHTTP serves a request with the connection that it names, or begins a connection. If the server does not run here
 // any more, the status is 421.
-func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	name, err1 := base64.URLEncoding.DecodeString(req.Header.Get(headerServer))
 	principal, err2 := base64.URLEncoding.DecodeString(req.Header.Get(headerPrincipal))
 	token, err3 := strconv.ParseUint(req.Header.Get(headerLease), 10, 64)
@@ -58,7 +66,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	c := &relayed{principal: string(principal)}
 	release := func() {}
-	if r.servers.seat(string(name)).holds(token) {
+	if !r.servers.left.Load() && r.servers.seat(string(name)).holds(token) {
 		if id := req.Header.Get(headerInstance); id != "" {
 			c.conn, release = r.connection(string(name), id, req.Header.Get(headerContinues) != "")
 		} else {
@@ -79,7 +87,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // connection returns the connection with an ID to a server, or nil. A request that does not continue a call must use
 // the present connection.
-func (r *relay) connection(server, id string, continues bool) (c *Conn, release func()) {
+func (r *Relay) connection(server, id string, continues bool) (c *Conn, release func()) {
 	for _, u := range r.servers.All() {
 		if u.name != server {
 			continue
@@ -110,7 +118,7 @@ func (s *Conn) useCurrent() bool {
 
 // connect returns the present connection to a server, or begins a connection. It returns no connection and no error if
 // the server runs at another host.
-func (r *relay) connect(ctx context.Context, server string) (c *Conn, release func(), err error) {
+func (r *Relay) connect(ctx context.Context, server string) (c *Conn, release func(), err error) {
 	release = func() {}
 	u := r.servers.Current().Named(server)
 	if u == nil || !inCluster(u) {
@@ -128,7 +136,7 @@ func (r *relay) connect(ctx context.Context, server string) (c *Conn, release fu
 }
 
 // serve forwards a request to the server.
-func (r *relay) serve(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
+func (r *Relay) serve(ctx context.Context, req *mcp.Request) (res mcp.Result, err error) {
 	c, ok := ctx.Value(relayedKey{}).(*relayed)
 	switch {
 	case !ok:
@@ -165,7 +173,7 @@ func (s *Conn) checkBreaker() error {
 }
 
 // error returns an error for another host.
-func (r *relay) error(err error) error {
+func (r *Relay) error(err error) error {
 	public := ""
 	if e, ok := errors.AsType[*hosterr.Error](err); ok {
 		public, _ = r.public(e.Err)

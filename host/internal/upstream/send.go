@@ -78,14 +78,17 @@ func withRecent(p *Pool, req *mcp.Request, principal string) *mcp.Request {
 }
 
 // sendOnce sends a round of a request. If the connection ends before the request was sent, another
-// connection sends it again. A request that continues a call must use the connection of the call.
+// connection sends it again. A request that continues a call must use the connection of the call. While the server
+// of a cluster moves to another host, other requests wait for it.
 func (p *Pool) sendOnce(
 	ctx context.Context, req *mcp.Request, class string, c Earlier, o *driver.ForwardOptions,
 ) (*Conn, mcp.Result, error) {
 	id := c.Conn
+	moves := time.Now().Add(moveTime)
 	for again := false; ; again = true {
 		s, err := p.AcquireCall(ctx, class, id)
-		if !again && id == "" && errors.Is(err, errMoved) { // while it looked for the server
+		moved := id == "" && time.Now().Before(moves)
+		if moved && errors.Is(err, errMoved) {
 			continue
 		}
 		if err != nil {
@@ -98,7 +101,8 @@ func (p *Pool) sendOnce(
 		res, err := s.send(context.WithValue(ctx, continuesKey{}, id != ""), req, o)
 		s.ReleaseCall(id)
 		unsent := connection.IsUnsent(err) || s.peer != nil && isUnsentByPeer(err)
-		if again || id != "" || !unsent || !p.up.isCommand() || ctx.Err() != nil {
+		moved = moved && s.peer != nil && s.peer.refused.Load()
+		if again && !moved || id != "" || !unsent || !p.up.isCommand() || ctx.Err() != nil {
 			return s, res, p.up.RequestError(ctx, err)
 		}
 	}

@@ -150,6 +150,8 @@ func (u *Server) refusesLocked() error {
 		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: ErrRemoved}
 	case u.stopped:
 		return &hosterr.Error{Code: hosterr.CodeUnavailable, Server: u.name, Err: ErrStoppedByUser}
+	case u.env.left.Load() && inCluster(u):
+		return clusterError(u, errLeft, 0)
 	}
 	return nil
 }
