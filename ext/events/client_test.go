@@ -187,6 +187,8 @@ func TestClientOfHostileServer(t *testing.T) {
 		"not an object": {&hostile{frames: []string{`active {"cursor":7}`}, hang: true},
 			"failed failed failed failed failed error"},
 		"without history": {&hostile{frames: []string{`active {"cursor":null}`}}, "failed gap failed gap failed"},
+		"a cursor beyond 4 KiB": {&hostile{frames: []string{`active {"cursor":"c"}`,
+			`heartbeat {"cursor":"` + strings.Repeat("x", 5<<10) + `"}`}, hang: true}, "at c failed"},
 		"truncated": {&hostile{frames: []string{`active {"cursor":"c","truncated":true}`}, hang: true},
 			"gap at c failed"},
 	} {

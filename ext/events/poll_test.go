@@ -193,6 +193,45 @@ func TestPollReadsSourceWithHistory(t *testing.T) {
 	})
 }
 
+// Large payloads divide a batch, so that no result exceeds the limits of clients.
+func TestPollDividesLargeBatches(t *testing.T) {
+	s, srv := newServer(t, nil)
+	const number, size, most = 30, 200 << 10, 4<<20/(200<<10) + 1
+	large := counter(number, true)
+	events.Add(srv, &events.Event{Name: "large"}, events.Source[struct{}, build]{
+		Check: func(ctx context.Context, a struct{}, at events.Position) (events.Batch[build], error) {
+			b, err := large.Check(ctx, a, at)
+			for i := range b.Events {
+				b.Events[i].Data.Branch = strings.Repeat("x", size)
+			}
+			return b, err
+		},
+	})
+	c := mcptest.Connect(t, s, mcptest.Since(mcptest.Modern)[0], &mcptest.Options{Extension: extension})
+	first := pollOnce(t, c, object{"name": "large", "cursor": "0"})
+	if got := len(first.Events); got == 0 || got > most || !*first.HasMore {
+		t.Fatalf("got %d events of 200 KiB, more: %t, want at most %d and more", got, *first.HasMore, most)
+	}
+	rest := pollOnce(t, c, object{"name": "large", "cursor": first.Cursor})
+	if got := len(first.Events) + len(rest.Events); got != number || *rest.HasMore {
+		t.Errorf("got %d events in two results, more: %t, want all %d", got, *rest.HasMore, number)
+	}
+}
+
+// A subscription that starts now has no occurrences to read yet, whatever its source says.
+func TestPollThatStartsNowHasNoMore(t *testing.T) {
+	s, srv := newServer(t, nil)
+	events.Add(srv, &events.Event{Name: "eager"}, events.Source[struct{}, build]{
+		Check: func(context.Context, struct{}, events.Position) (events.Batch[build], error) {
+			return events.Batch[build]{Cursor: "7", HasMore: true}, nil
+		},
+	})
+	c := mcptest.Connect(t, s, mcptest.Since(mcptest.Modern)[0], &mcptest.Options{Extension: extension})
+	if got := pollOnce(t, c, object{"name": "eager"}); got.String() != "" || *got.Cursor != "7" {
+		t.Errorf("got %q and the cursor %s, want no occurrence, no more, and 7", got, *got.Cursor)
+	}
+}
+
 // A source without history has no cursors and never truncates.
 func TestPollWithoutHistory(t *testing.T) {
 	s, srv := newServer(t, nil)

@@ -469,6 +469,64 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+// A secret that does not sign any more must not remain in the store, and a secret signs once.
+func TestExpiredSecretsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := webhook.NewMemory()
+		w := newWorld(t, webhook.SenderOptions{Store: store})
+		stored := func(s webhook.Secret) bool {
+			for r, err := range store.All(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return strings.Contains(string(r.Data), s.Reveal())
+			}
+			return false
+		}
+		second, third := webhook.NewSecret(), webhook.NewSecret()
+		w.subscribe(subscription(w.secret))
+		w.subscribe(subscription(second))
+		w.subscribe(subscription(w.secret))
+		w.feed.emit(1)
+		synctest.Wait()
+		if got := w.requests()[0].header.Get("Webhook-Signature"); strings.Count(got, "v1,") != 2 {
+			t.Errorf("got signatures %q, want two", got)
+		}
+		pass(6 * time.Minute)
+		w.subscribe(subscription(third))
+		if !stored(third) || !stored(w.secret) || stored(second) {
+			t.Errorf("got new secret %t, old %t, expired %t in the store, want the first two", stored(third),
+				stored(w.secret), stored(second))
+		}
+	})
+}
+
+// A refresh by a caller with other scopes changes what later checks of the permission see.
+func TestRefreshReplacesScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, webhook.SenderOptions{})
+		rec := &recorder{feed: newFeed()}
+		s := w.network.sender(rec, webhook.SenderOptions{})
+		for _, scope := range []string{"a", "b"} {
+			r := subscription(w.secret)
+			r.Principal = &mcp.Principal{Issuer: alice.Issuer, Subject: alice.Subject, Scopes: []string{scope}}
+			if _, err := s.Subscribe(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := len(rec.begun)
+		w.respond(http.StatusServiceUnavailable)
+		rec.emit(1)
+		pass(10 * time.Second) // the permission is checked before the second attempt
+		if len(rec.begun) == before {
+			t.Fatal("the permission was not checked again")
+		}
+		if got := rec.begun[len(rec.begun)-1].Principal.Scopes; len(got) != 1 || got[0] != "b" {
+			t.Errorf("the feed got the scopes %q, want b", got)
+		}
+	})
+}
+
 func TestSuspendedDeliveriesResumeWithARefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, webhook.SenderOptions{})
