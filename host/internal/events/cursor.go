@@ -22,7 +22,8 @@ type Cursor struct {
 	Index uint64 `json:"n,omitzero"`
 }
 
-// Text returns the cursor for the caller: nil if it contains no position.
+// Text returns the cursor for the caller: nil if it contains no position, or if the position of the server is so
+// long that [ParseCursor] would refuse the cursor.
 func (c *Cursor) Text() *string {
 	if c.Position == nil && c.Lease == "" {
 		return nil
@@ -32,6 +33,9 @@ func (c *Cursor) Text() *string {
 		return nil
 	}
 	text := base64.RawURLEncoding.EncodeToString(raw)
+	if len(text) > maxCursor {
+		return nil
+	}
 	return &text
 }
 

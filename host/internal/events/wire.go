@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -107,7 +108,8 @@ type message struct {
 // fault returns the error of a notification.
 func (m *message) fault() *mcp.Error {
 	text := m.Error.Message
-	e := mcp.Errorf(m.Error.Code, "%s", text[:min(len(text), maxMessage)])
+	text = strings.ToValidUTF8(text[:min(len(text), maxMessage)], "") // the last character may be cut
+	e := mcp.Errorf(m.Error.Code, "%s", text)
 	if jsonscan.IsObject(m.Error.Data) && len(m.Error.Data) <= maxMessage {
 		e.Data = m.Error.Data
 	}
