@@ -121,8 +121,12 @@ func TestForwardRelaysCallThatLasts(t *testing.T) {
 func TestForwardedStreamEndsAtFirstLoss(t *testing.T) {
 	const sent = 10_100 // more than the queue holds
 	s := mcp.NewServer("stream", "1", nil)
+	var first chan struct{} // closed when the caller receives the first notification: a full queue would lose it
 	s.HandleMethod("events/stream", mcp.HandlerFunc(func(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 		for i := range sent {
+			if i == 1 {
+				<-first
+			}
 			if err := req.Notify(ctx, "notifications/events/event", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
 				return nil, err
 			}
@@ -142,8 +146,14 @@ func TestForwardedStreamEndsAtFirstLoss(t *testing.T) {
 				}
 				defer c.Close()
 				received := 0
+				first = make(chan struct{})
 				_, err = mcp.Forward(c).ServeMCP(t.Context(), &mcp.Request{Method: "events/stream",
-					Notify: func(ctx context.Context, _ string, _ json.RawMessage) error { received++; return notify(ctx) }})
+					Notify: func(ctx context.Context, _ string, _ json.RawMessage) error {
+						if received++; received == 1 {
+							close(first)
+						}
+						return notify(ctx)
+					}})
 				synctest.Wait()
 				if err == nil || received != 1 {
 					t.Errorf("got error %v after %d notifications, want an error after the first", err, received)
