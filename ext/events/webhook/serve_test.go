@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ type shop struct {
 	orders   *events.Type[order]
 	receiver *webhook.Receiver
 	sender   *webhook.Sender
-	allowed  func(p *mcp.Principal) bool
+	closed   atomic.Bool // to customers
 }
 
 func newShop(t testing.TB) *shop { return newShopWith(t, webhook.SenderOptions{}) }
@@ -40,12 +41,11 @@ func newShop(t testing.TB) *shop { return newShopWith(t, webhook.SenderOptions{}
 func newShopWith(t testing.TB, opts webhook.SenderOptions) *shop {
 	s := &shop{server: mcp.NewServer("shop", "1", nil), receiver: webhook.NewReceiver(nil)}
 	s.network = newNetwork(t, s.receiver)
-	s.allowed = func(*mcp.Principal) bool { return true }
 	srv := events.NewServer(s.server, nil)
 	s.orders = events.Add(srv, &events.Event{Name: "order.paid"}, events.Source[filter, order]{
 		Match: func(_ context.Context, f filter, o order) bool { return o.Number >= f.Min },
-		Authorize: func(ctx context.Context, _ filter) error {
-			if !s.allowed(mcp.PrincipalFrom(ctx)) {
+		Authorize: func(context.Context, filter) error {
+			if s.closed.Load() {
 				return events.Forbidden("not a customer")
 			}
 			return nil
@@ -218,7 +218,7 @@ func TestClientLearnsThatItsSubscriptionEnded(t *testing.T) {
 		}
 		go subscribe()
 		synctest.Wait()
-		s.allowed = func(*mcp.Principal) bool { return false }
+		s.closed.Store(true)
 		pass(2 * time.Minute)
 		s.emit(1)
 		pass(time.Minute)
@@ -295,7 +295,7 @@ func TestPermissionIsCheckedBeforeEachRetry(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.allowed = func(*mcp.Principal) bool { return false }
+			s.closed.Store(true)
 			s.respond(0)
 			pass(6 * time.Minute)
 			box.want(t, webhook.TypeTerminated)
