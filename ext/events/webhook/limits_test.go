@@ -136,24 +136,24 @@ func TestUnsubscribeThatIsNotStored(t *testing.T) {
 			return n
 		}
 		w.subscribe(r)
-		store.stuck = true
+		store.stuck.Store(true)
 		if err := w.sender.Unsubscribe(t.Context(), r.Subscription, r.URL); err == nil {
 			t.Error("got success, want the error of the store")
 		}
 		w.feed.emit(1)
 		pass(time.Second)
 		w.inbox.want(t)
-		store.stuck = false
+		store.stuck.Store(false)
 		w.subscribe(r) // takes the place of the record
 		pass(10 * time.Minute)
 		if n := stored(); n != 1 || w.sender.Count() != 1 {
 			t.Errorf("got %d records and %d subscriptions, want 1", n, w.sender.Count())
 		}
-		store.stuck = true
+		store.stuck.Store(true)
 		if err := w.sender.Unsubscribe(t.Context(), r.Subscription, r.URL); err == nil {
 			t.Error("got success, want the error of the store")
 		}
-		store.stuck = false
+		store.stuck.Store(false)
 		pass(2 * time.Minute)
 		if n := stored(); n != 0 || w.sender.Count() != 0 {
 			t.Errorf("got %d records and %d subscriptions after 2 minutes, want none", n, w.sender.Count())
@@ -168,7 +168,7 @@ func TestRefreshThatIsNotStoredChangesNothing(t *testing.T) {
 		store := &durable{Store: webhook.NewMemory()}
 		w := newWorld(t, webhook.SenderOptions{Store: store})
 		w.subscribe(subscription(w.secret))
-		store.failing = true
+		store.failing.Store(true)
 		if _, err := w.sender.Subscribe(t.Context(), subscription(webhook.NewSecret())); err == nil {
 			t.Error("got success, want the error of the store")
 		}

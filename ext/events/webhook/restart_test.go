@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,22 +16,22 @@ import (
 // A durable store in memory, for restarts.
 type durable struct {
 	webhook.Store
-	broken  string // the record with this ID cannot be read
-	failing bool   // Put fails
-	stuck   bool   // Delete fails
+	broken  string      // the record with this ID cannot be read
+	failing atomic.Bool // Put fails
+	stuck   atomic.Bool // Delete fails
 }
 
 func (*durable) Durable() bool { return true }
 
 func (d *durable) Put(ctx context.Context, r webhook.Record) error {
-	if d.failing {
+	if d.failing.Load() {
 		return errors.New("the disk is full")
 	}
 	return d.Store.Put(ctx, r)
 }
 
 func (d *durable) Delete(ctx context.Context, id string) error {
-	if d.stuck {
+	if d.stuck.Load() {
 		return errors.New("the disk is full")
 	}
 	return d.Store.Delete(ctx, id)
@@ -156,7 +157,8 @@ func TestExpiredRecordsAreDeleted(t *testing.T) {
 
 func TestSubscriptionThatCannotBeStoredDoesNotExist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &durable{Store: webhook.NewMemory(), failing: true}
+		store := &durable{Store: webhook.NewMemory()}
+		store.failing.Store(true)
 		w := newWorld(t, webhook.SenderOptions{Store: store})
 		if _, err := w.sender.Subscribe(t.Context(), subscription(w.secret)); err == nil {
 			t.Error("got a subscription, want an error")
