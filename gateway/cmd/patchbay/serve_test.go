@@ -42,6 +42,10 @@ func TestMain(m *testing.M) {
 		featureServer()
 		return
 	}
+	if os.Getenv(eventsEnv) != "" {
+		eventsServer()
+		return
+	}
 	if os.Getenv(printEnv) != "" {
 		printingServer()
 		return

@@ -32,10 +32,10 @@ func InputTree(schema stdjson.RawMessage) []string {
 	return schemaTree(schema, func(t *tree, root []byte) { t.add(nil, root) })
 }
 
-// OutputTree returns the lines that show an output schema, the first with its type.
-func OutputTree(schema stdjson.RawMessage) []string {
+// OutputTree returns the lines that show an output schema, the first with its name and type.
+func OutputTree(name string, schema stdjson.RawMessage) []string {
 	return schemaTree(schema, func(t *tree, root []byte) {
-		p := t.reader.parameter("output", root)
+		p := t.reader.parameter(name, root)
 		t.lines = append(t.lines, "  "+t.treeLine(&p))
 		t.below([][]byte{nil}, &p)
 	})

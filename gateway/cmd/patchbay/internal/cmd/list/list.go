@@ -151,7 +151,7 @@ func showTool(f *cmdutil.Factory, t *mcp.Tool, whole bool) {
 		f.IO.Out.Wrapped("  hints: "+hints, "      ")
 	}
 	if t.OutputSchema != nil {
-		for _, line := range argument.OutputTree(t.OutputSchema) {
+		for _, line := range argument.OutputTree("output", t.OutputSchema) {
 			showTreeLine(f, line)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/completion"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/console"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/doctor"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/events"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/gateway"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/lint"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmd/list"
@@ -45,7 +46,7 @@ func commands(f *cmdutil.Factory) []*cobra.Command {
 		listen.NewCmdListen(f, uris, nil), record.NewCmdBridge(f, nil), record.NewCmdRecord(f, nil),
 		rpc.NewCmdRPC(f), shell.NewCmdShell(f, commands, nil), lint.NewCmdLint(f, nil),
 		bench.NewCmdBench(f, nil), console.NewCmdConsole(f, nil), rpc.NewCmdPing(f),
-		skills.NewCmdSkills(f), task.NewCmdTask(f)),
+		skills.NewCmdSkills(f), task.NewCmdTask(f), events.NewCmdEvents(f)),
 		cmdutil.InGroup(cmdutil.GroupAuth, auth.NewCmdAuth(f)),
 		cmdutil.InGroup(cmdutil.GroupOther, serve.NewCmdServe(f, nil), check.NewCmdCheck(f, nil),
 			gateway.NewCmdGateway(f, nil),

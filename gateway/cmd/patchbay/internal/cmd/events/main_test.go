@@ -1,0 +1,10 @@
+package events
+
+import (
+	"os"
+	"testing"
+
+	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
+)
+
+func TestMain(m *testing.M) { os.Exit(testhome.Main(m, (*testing.M).Run)) }
