@@ -92,6 +92,36 @@ func Subscribe(ctx context.Context, c *mcp.Client, name string, args any, handle
 	return err
 }
 
+// SubscribeOnce creates a subscription by webhook, or refreshes the caller's subscription to the same event type,
+// arguments and URL, and does not keep it alive. It is for a receiver in another program, which must know
+// the secret before: the server sends it a challenge. Receiver, Position and Refreshed of opts are ignored.
+// The error is an [*mcp.Error] if the server refused, or [events.ErrNotOffered].
+//
+// Spec: SEP-3415, Subscribing.
+func SubscribeOnce(ctx context.Context, c *mcp.Client, name string, args any, secret Secret,
+	opts *SubscribeOptions) (*Grant, error) {
+	if !events.Offered(c) {
+		return nil, fmt.Errorf("webhook: %s: %w", methodSubscribe, events.ErrNotOffered)
+	}
+	k := &keeper{client: c, name: name, args: args, opts: *opts, secret: secret, cursor: opts.Cursor}
+	return k.subscribe(ctx)
+}
+
+// Unsubscribe ends the caller's subscription to an event type with arguments and a URL. The error is an
+// [*mcp.Error] with [events.CodeNotFound] if there is no such subscription, or [events.ErrNotOffered].
+//
+// Spec: SEP-3415, Unsubscribing.
+func Unsubscribe(ctx context.Context, c *mcp.Client, name string, args any, url string) error {
+	if !events.Offered(c) {
+		return fmt.Errorf("webhook: %s: %w", methodUnsubscribe, events.ErrNotOffered)
+	}
+	k := &keeper{client: c, name: name, args: args, opts: SubscribeOptions{URL: url}}
+	if err := k.end(ctx); err != nil {
+		return fmt.Errorf("webhook: %w", err)
+	}
+	return nil
+}
+
 // A keeper keeps a subscription alive.
 type keeper struct {
 	client *mcp.Client
@@ -218,11 +248,16 @@ func valueOf[T any](v *T) (value T) {
 func (k *keeper) unsubscribe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unsubscribeTimeout)
 	defer cancel()
-	p := k.params()
-	p.Delivery.Secret = ""
-	_, err := k.client.Do(ctx, methodUnsubscribe, p)
+	err := k.end(ctx)
 	if e, ok := errors.AsType[*mcp.Error](err); ok && e.Code == events.CodeNotFound {
 		return nil
 	}
+	return err
+}
+
+func (k *keeper) end(ctx context.Context) error {
+	p := k.params()
+	p.Delivery.Secret = ""
+	_, err := k.client.Do(ctx, methodUnsubscribe, p)
 	return err
 }

@@ -207,6 +207,40 @@ func TestClientRefreshesItsSubscription(t *testing.T) {
 	})
 }
 
+// A subscription for a receiver in another program lasts until it is ended.
+func TestSubscribeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, box, secret := newShop(t), &inbox{}, webhook.NewSecret()
+		route, err := s.receiver.Add(secret, box.handle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer route.Close()
+		c, ctx := s.dial(), mcp.WithPrincipal(t.Context(), alice)
+		opts := &webhook.SubscribeOptions{URL: address, TTL: 10 * time.Minute}
+		subscribe := func() *webhook.Grant {
+			t.Helper()
+			g, err := webhook.SubscribeOnce(ctx, c, "order.paid", filter{Min: 5}, secret, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		first := subscribe()
+		s.emit(4)
+		s.emit(5)
+		pass(9 * time.Minute)
+		box.want(t, "evt_5")
+		if g := subscribe(); g.ID != first.ID || g.Status == nil || time.Until(g.Expires) < 9*time.Minute {
+			t.Errorf("the refresh returned %+v, want the subscription %s for 10 minutes", g, first.ID)
+		}
+		if err := webhook.Unsubscribe(ctx, c, "order.paid", filter{Min: 5}, address); err != nil || s.sender.Count() != 0 {
+			t.Errorf("got error %v and %d subscriptions, want none", err, s.sender.Count())
+		}
+		wantCode(t, webhook.Unsubscribe(ctx, c, "order.paid", filter{Min: 5}, address), events.CodeNotFound)
+	})
+}
+
 func TestClientLearnsThatItsSubscriptionEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, box := newShop(t), &inbox{}

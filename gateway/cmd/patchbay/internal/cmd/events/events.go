@@ -1,4 +1,4 @@
-// Package events lists, polls and follows the events of a server.
+// Package events lists, polls and follows the events of a server, and has them sent to a URL.
 package events
 
 import (
@@ -23,46 +23,62 @@ import (
 
 // NewCmdEvents returns the command "events" with its subcommands.
 func NewCmdEvents(f *cmdutil.Factory) *cobra.Command {
-	return cmdutil.WithSubcommands(f, "events", "List, poll and follow events",
-		list.NewCmdEvents(f, nil), NewCmdPoll(f, nil), NewCmdListen(f, nil))
+	return cmdutil.WithSubcommands(f, "events", "List, poll and follow events, or send them to a URL",
+		list.NewCmdEvents(f, nil), NewCmdPoll(f, nil), NewCmdListen(f, nil), NewCmdSubscribe(f, nil),
+		NewCmdUnsubscribe(f, nil))
 }
 
-// Options are the flags of "events poll" and "events listen".
+// Options are the flags of the commands about an event type.
 type Options struct {
 	cmdutil.Invocation
 	Cursor string
 	MaxAge time.Duration // 0 for no limit
-	Count  int           // occurrences to receive with "listen"; 0 for no limit
+	Count  int           // occurrences to receive; 0 for no limit
+
+	// Of "events subscribe" and "events unsubscribe".
+	URL        string
+	SecretFile string        // either this file or Listen is set
+	Expires    time.Duration // 0 if the server decides
+	Listen     string        // the address of the receiver of the command
 }
 
 // newCmd returns a command about an event type, whose name and arguments are its Words.
-func newCmd(f *cmdutil.Factory, name, short string, o *Options, run cmdutil.Run[*Options]) *cobra.Command {
+func newCmd(f *cmdutil.Factory, name, short string, o *Options, run cmdutil.Run[*Options],
+	check func(*Options) error) *cobra.Command {
 	cmd := cmdutil.TargetCommand(f, name+" NAME [ARGUMENT…]", short, list.Events(f).Names, o,
 		func(ctx context.Context, o *Options) error {
-			if err := o.check(); err != nil {
+			if err := check(o); err != nil {
 				return exit.UsageError(err)
 			}
 			return run(ctx, o)
 		})
+	return cmdutil.CompleteArguments(f, cmd, completeArguments)
+}
+
+// withStart adds the flags of the position at which a command begins.
+func withStart(cmd *cobra.Command, o *Options) *cobra.Command {
 	cmd.Flags().StringVar(&o.Cursor, "cursor", "", "continue at this `cursor`; by default now")
 	cmd.Flags().DurationVar(&o.MaxAge, "max-age", 0, "with --cursor, skip events older than this `duration`")
-	return cmdutil.CompleteArguments(f, cmd, completeArguments)
+	return cmd
 }
 
 // NewCmdPoll returns the command "events poll".
 func NewCmdPoll(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
-	return newCmd(f, "poll", "Print the events after a cursor", &Options{}, cmdutil.Or(run, cmdutil.Bounded(poll)))
+	o := &Options{}
+	return withStart(newCmd(f, "poll", "Print the events after a cursor", o, cmdutil.Or(run, cmdutil.Bounded(poll)),
+		(*Options).checkStart), o)
 }
 
 // NewCmdListen returns the command "events listen".
 func NewCmdListen(f *cmdutil.Factory, run cmdutil.Run[*Options]) *cobra.Command {
 	o := &Options{}
-	cmd := newCmd(f, "listen", "Print events as they occur", o, cmdutil.Or(run, follow))
+	cmd := withStart(newCmd(f, "listen", "Print events as they occur", o, cmdutil.Or(run, follow),
+		(*Options).checkStart), o)
 	cmd.Flags().IntVar(&o.Count, "count", 0, "stop after `n` events")
 	return cmd
 }
 
-func (o *Options) check() error {
+func (o *Options) checkStart() error {
 	switch {
 	case o.MaxAge < 0:
 		return fmt.Errorf("invalid --max-age %v: must be positive", o.MaxAge)

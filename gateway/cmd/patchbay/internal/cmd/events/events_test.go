@@ -91,16 +91,21 @@ type buildDone struct {
 	Text   string `json:"text"`
 }
 
-// newEventServer serves the event types build.finished, whose emit returns, and old, which is polled.
 func newEventServer(t *testing.T) (s *mcp.Server, emit func(number int, text string)) {
+	s, _, emit = newEvents(t)
+	return s, emit
+}
+
+// newEvents serves the event types build.finished, whose emit returns, and old, which is polled.
+func newEvents(t *testing.T) (s *mcp.Server, srv *events.Server, emit func(number int, text string)) {
 	s = mcp.NewServer("builds", "1", nil)
-	srv := events.NewServer(s, nil)
+	srv = events.NewServer(s, nil)
 	source := events.Source[buildFilter, buildDone]{Match: func(_ context.Context, f buildFilter, _ buildDone) bool {
 		return f.Branch == "main"
 	}}
 	finished := events.Add(srv, &events.Event{Name: "build.finished", Description: "A build ended. " + hostile}, source)
 	events.Add(srv, &events.Event{Name: "old", Delivery: []events.Mode{events.ModePoll}}, source)
-	return s, func(number int, text string) {
+	return s, srv, func(number int, text string) {
 		// Events with the same ID are duplicates, which a client drops.
 		o := events.Occurrence[buildDone]{ID: fmt.Sprint(text, number), Data: buildDone{number, text}}
 		if err := finished.Emit(o); err != nil {
