@@ -195,7 +195,9 @@ func subscribe[Payload any](ctx context.Context, c *mcp.Client, name string, arg
 		s.cursor = s.opts.Cursor
 		s.receive = func(d *received) bool {
 			o := Occurrence[Payload]{ID: d.ID, Time: d.Time, Cursor: d.cursor(), Meta: d.Meta}
-			delete(o.Meta, metaSubscriptionID)
+			if delete(o.Meta, metaSubscriptionID); len(o.Meta) == 0 {
+				o.Meta = nil // encoded, it would be an empty member
+			}
 			if err := jsonv2.Unmarshal(d.Data, &o.Data); err != nil {
 				return yield(o, fmt.Errorf("events: %q, id %.64q: %w", name, d.ID, invalid(methodStream, err)))
 			}
