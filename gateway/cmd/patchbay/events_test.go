@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -18,7 +20,8 @@ import (
 // eventsEnv makes the test binary a stdio server with the event type count.
 const eventsEnv = "PATCHBAY_TEST_EVENTS"
 
-// newEventsServer returns a server whose history consists of the numbers 1 to 5, also after a restart.
+// newEventsServer returns a server with two event types: count, whose history consists of the numbers 1 to 5, also after
+// a restart, and done, which the tool build emits.
 func newEventsServer() *mcp.Server {
 	const last = 5
 	type filter struct {
@@ -28,7 +31,8 @@ func newEventsServer() *mcp.Server {
 		Number int `json:"number"`
 	}
 	s := mcp.NewServer("numbers", "1", nil)
-	events.Add(events.NewServer(s, nil), &events.Event{Name: "count"}, events.Source[filter, number]{
+	srv := events.NewServer(s, nil)
+	events.Add(srv, &events.Event{Name: "count"}, events.Source[filter, number]{
 		Check: func(_ context.Context, f filter, at events.Position) (b events.Batch[number], err error) {
 			b.Cursor = strconv.Itoa(last)
 			if at.Cursor == "" {
@@ -43,6 +47,13 @@ func newEventsServer() *mcp.Server {
 			}
 			return b, err
 		},
+	})
+	type build struct {
+		Branch string `json:"branch"`
+	}
+	done := events.Add(srv, &events.Event{Name: "done"}, events.Source[struct{}, build]{})
+	mcp.AddTool(s, &mcp.Tool{Name: "build"}, func(_ context.Context, b build) (string, error) {
+		return "started", done.Emit(events.Occurrence[build]{ID: "of " + b.Branch, Data: b})
 	})
 	return s
 }
@@ -85,6 +96,57 @@ func TestEventsOfProcesses(t *testing.T) {
 				t.Errorf("poll --json: %q", got)
 			}
 		})
+	}
+}
+
+// Each caller of a gateway lists, polls and follows the events of its own process of a server, and of no other caller.
+func TestEventsThroughGateway(t *testing.T) {
+	freshState(t)
+	file := filepath.Join(t.TempDir(), "servers.json")
+	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"builds": map[string]any{"command": os.Args[0], "env": map[string]string{eventsEnv: "1"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, cursors := map[string]string{}, map[string]string{}
+	for _, name := range []string{"ann", "bob"} {
+		var created struct{ Key string }
+		text := mustRun(t, "gateway", "keys", "new", name, "--all-servers", "--json", "--config", file)
+		if err := json.Unmarshal([]byte(text), &created); err != nil || created.Key == "" {
+			t.Fatalf("got %s, %v, want a key", text, err)
+		}
+		keys[name] = created.Key
+	}
+	url, _ := readKey(start(t, "gateway", "--config", file, "--addr", "127.0.0.1:0"), false)
+	as := func(name string, args ...string) string {
+		t.Helper()
+		return mustRun(t, append(args, "--header", "Authorization:Bearer "+keys[name])...)
+	}
+	for name := range keys {
+		if got := as(name, "events", "list", url); !strings.Contains(got, "done\n") || !strings.Contains(got, "count [above") {
+			t.Errorf("%s: list: %q", name, got)
+		}
+		var now struct{ Cursor string }
+		text := as(name, "events", "poll", url, "done", "--json")
+		if err := json.Unmarshal([]byte(text), &now); err != nil || now.Cursor == "" {
+			t.Fatalf("%s: got %s, %v, want a cursor", name, text, err)
+		}
+		cursors[name] = now.Cursor
+	}
+	for name := range keys {
+		as(name, "call", url, "build", "branch="+name)
+	}
+	for name := range keys {
+		want := `"data":{"branch":"` + name + `"}`
+		for verb, more := range map[string][]string{"poll": nil, "listen": {"--count", "1"}} {
+			args := append([]string{"events", verb, url, "done", "--json", "--cursor", cursors[name]}, more...)
+			if got := as(name, args...); !strings.Contains(got, want) || strings.Count(got, `"eventId"`) != 1 {
+				t.Errorf("%s: %s: got %s, want only the event with %s", name, verb, got, want)
+			}
+		}
 	}
 }
 
