@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,11 +201,14 @@ func TestRedactedEvents(t *testing.T) {
 				}
 				return policy.Decision{Do: policy.OutcomeAllow}
 			})
-			var kinds []string
+			var mu sync.Mutex
+			var kinds []string // guarded by mu
 			s := newEventServer("git", mode)
 			h := eventHost(t, map[string]*eventServer{"git": s}, host.Options{Policy: redact,
 				Recorder: recorderFunc(func(r *event.Record) {
 					if r.Kind == policy.ActionEvent {
+						mu.Lock()
+						defer mu.Unlock()
 						kinds = append(kinds, r.Method+" "+string(r.Event))
 					}
 				})})
