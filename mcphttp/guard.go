@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/internal/netx"
 )
 
@@ -32,7 +33,8 @@ func newGuard(o *Options) *guard {
 		hosts:     make(map[string]bool, len(o.AllowedHosts)),
 		anyOrigin: o.InsecureAnyOrigin, anyHost: o.InsecureAnyHost,
 		maxLines: o.MaxHeaderLines, maxBytes: o.MaxHeaderBytes,
-		refusals: limitedLog{logger: o.Logger, summary: "mcphttp: more requests refused", what: "requests"},
+		refusals: limitedLog{limitedlog.Log{Logger: o.Logger, Summary: "mcphttp: more requests refused",
+			What: "requests"}},
 	}
 	for _, origin := range o.AllowedOrigins {
 		g.origins[origin] = true

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/replica"
 )
 
@@ -39,7 +40,8 @@ type sessionEventLog struct {
 
 func newSessionEventLog(opts *Options) *sessionEventLog {
 	l := &sessionEventLog{EventStore: opts.Sessions.Events, opts: &opts.Sessions}
-	l.log = limitedLog{logger: opts.Logger, summary: "mcphttp: more failures of the event store", what: "failures"}
+	l.log = limitedLog{limitedlog.Log{Logger: opts.Logger, Summary: "mcphttp: more failures of the event store",
+		What: "failures"}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/legacy"
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/internal/singleflight"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -83,7 +84,8 @@ type sharedState struct {
 func (t *sessions) share(h mcp.Handler, o *SessionOptions, x *sharedSessions) {
 	x.SessionStore, t.events.records, x.byKey, x.answers = o.Store, o.Store, map[string]*session{}, map[answer]bool{}
 	x.endpoints, x.receipts = map[string]endpoint{}, map[string]chan *passedPost{}
-	x.log = limitedLog{logger: t.opts.Logger, summary: "mcphttp: more failures between processes", what: "failures"}
+	x.log = limitedLog{limitedlog.Log{Logger: t.opts.Logger, Summary: "mcphttp: more failures between processes",
+		What: "failures"}}
 	t.config.Changed = func(ctx context.Context) error {
 		message := sessionContextFrom(ctx)
 		if message == nil || message.of.shared == nil || t.save(message.of) == nil {

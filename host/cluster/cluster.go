@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/replica"
 )
 
@@ -93,15 +94,18 @@ func New(l net.Listener, o *Options) (*Node, error) {
 	}
 	n.client = &http.Transport{DialContext: dial, TLSClientConfig: config, TLSHandshakeTimeout: handshakeTimeout,
 		MaxIdleConnsPerHost: idleConnections, IdleConnTimeout: idleTimeout}
-	n.server = &http.Server{ReadHeaderTimeout: handshakeTimeout, ErrorLog: log.New(refusals{n.log}, "", 0)}
+	n.server = &http.Server{ReadHeaderTimeout: handshakeTimeout, ErrorLog: log.New(&refusals{limitedlog.Log{
+		Logger: n.log, Summary: "cluster: more connections were refused", What: "connections"}}, "", 0)}
 	return n, nil
 }
 
 // refusals logs what the HTTP server reports, such as connections without the certificate.
-type refusals struct{ log *slog.Logger }
+type refusals struct{ limitedlog.Log }
 
-func (r refusals) Write(line []byte) (int, error) {
-	r.log.Warn("cluster: a connection was refused", "reason", strings.TrimSpace(string(line)))
+func (r *refusals) Write(line []byte) (int, error) {
+	if r.Admit() {
+		r.Logger.Warn("cluster: a connection was refused", "reason", strings.TrimSpace(string(line)))
+	}
 	return len(line), nil
 }
 
