@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -59,6 +60,13 @@ func TestFailedStartOfCluster(t *testing.T) {
 		other := wantFailure(t, second, "s__name", hosterr.CodeCrashLoop, "soon after each")
 		if other < wait-time.Second || other > wait || wait < time.Second {
 			t.Errorf("got %v at the host of the server, %v at the other", wait, other)
+		}
+		for range 2 { // the second error is that of the delay
+			err := b.Start(t.Context(), "s")
+			if e, ok := errors.AsType[*hosterr.Error](err); !ok || e.Code != hosterr.CodeCrashLoop ||
+				e.RetryAfter < wait-time.Second {
+				t.Errorf("got %v, want %v to wait", err, wait)
+			}
 		}
 		if n, m := len(a.process.started()), len(b.process.started()); n != starts || m != 0 {
 			t.Errorf("got %d and %d starts, want %d and 0", n, m, starts)

@@ -122,9 +122,20 @@ var clusterKey = []byte(strings.Repeat("k", 32))
 // join opens a host with a server s.
 func (tc *testCluster) join(t *testing.T, address string, key []byte, settings string, s mcp.Handler) *member {
 	t.Helper()
-	m := &member{leases: &failingLeases{Memory: &tc.leases}, process: &fakeProcess{handler: s}}
+	leases := &failingLeases{Memory: &tc.leases}
+	m := tc.joinWith(t, address, key, settings, s, leases)
+	m.leases = leases
+	return m
+}
+
+// joinWith is join with another store of leases.
+func (tc *testCluster) joinWith(
+	t *testing.T, address string, key []byte, settings string, s mcp.Handler, leases replica.LeaseStore,
+) *member {
+	t.Helper()
+	m := &member{process: &fakeProcess{handler: s}}
 	var err error
-	m.node, err = cluster.New(tc.network.listen(address), &cluster.Options{Leases: m.leases, Key: key,
+	m.node, err = cluster.New(tc.network.listen(address), &cluster.Options{Leases: leases, Key: key,
 		Dial: tc.network.dial, Logger: noLog})
 	if err != nil {
 		t.Fatal(err)

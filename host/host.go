@@ -79,7 +79,8 @@ type Options struct {
 	// process admits its share. Default: each process counts on its own, and budgets are in State.
 	Limits state.LimitStore
 	// Cluster connects the host to the hosts with which it shares the servers of [config.ShareCluster], each of
-	// which runs in a single process. Close it after the host. Default: such servers run in the process.
+	// which runs in a single process. Close it after the host. Default: requests for such
+	// servers fail with [hosterr.CodeConfigError].
 	Cluster *cluster.Node
 	// Pins compares the definitions of all servers with the approved definitions in State. The host
 	// must neither list nor use other definitions; see [pin.Pin]. Default: only servers whose

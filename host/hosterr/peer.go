@@ -3,6 +3,7 @@ package hosterr
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
@@ -34,6 +35,14 @@ func ForPeer(err error, public string) error {
 	return fault
 }
 
+// maxRetryAfter limits the time to wait that another host names. Daily budgets are the longest.
+const maxRetryAfter = 24 * time.Hour
+
+// codes are the codes that another host may name, because codes are counted.
+var codes = []Code{CodeUnavailable, CodeStarting, CodeCrashLoop, CodeTimeout, CodeAuthRequired, CodeDenied,
+	CodeUnrecorded, CodeApprovalNeeded, CodeApprovalExpired, CodeLimited, CodeTooLarge, CodeCallLost,
+	CodeInvalidResult, CodeQuarantined, CodeConfigError}
+
 // FromPeer returns the error that [ForPeer] sent from another host of the cluster, or err. It must not be called for
 // errors of a server.
 func FromPeer(err error, server string) error {
@@ -53,8 +62,13 @@ func FromPeer(err error, server string) error {
 	if json.Unmarshal(raw, &d) != nil {
 		return err
 	}
-	e := &Error{Code: d.Code, Server: server, MayHaveRun: d.MayHaveRun, Err: errors.New(remote.Message),
-		RetryAfter: time.Duration(d.RetryAfterMs * float64(time.Millisecond))}
+	e := &Error{Code: d.Code, Server: server, MayHaveRun: d.MayHaveRun, Err: errors.New(remote.Message)}
+	if !slices.Contains(codes, d.Code) {
+		e.Code = CodeUnavailable
+	}
+	if ms := float64(maxRetryAfter / time.Millisecond); d.RetryAfterMs > 0 {
+		e.RetryAfter = time.Duration(min(d.RetryAfterMs, ms)) * time.Millisecond
+	}
 	if jsonscan.Has(remote.Data, "public") {
 		e.Err = Public{Err: e.Err}
 	}

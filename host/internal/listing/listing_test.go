@@ -42,7 +42,7 @@ func (s *source) Acquire(ctx context.Context, _ bool) (*connection.Conn, listing
 	return s.conn, s.reviewer, nil
 }
 
-func (s *source) Failure(_ context.Context, err error) *hosterr.Error {
+func (s *source) Failure(_ context.Context, _ *connection.Conn, err error) *hosterr.Error {
 	return &hosterr.Error{Code: hosterr.CodeUnavailable, Err: err}
 }
 

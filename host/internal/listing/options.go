@@ -17,8 +17,8 @@ type Source interface {
 	// Acquire returns a connection, which must be released, and the reviewer of the connection, which
 	// may be nil. If waits is set, it waits while too many processes run.
 	Acquire(ctx context.Context, waits bool) (*connection.Conn, Reviewer, error)
-	// Failure returns the error of a request without a valid response.
-	Failure(ctx context.Context, err error) *hosterr.Error
+	// Failure returns the error of a request of a connection without a valid response.
+	Failure(ctx context.Context, c *connection.Conn, err error) *hosterr.Error
 	// Observe records whether a connection is of use: the server lists no tools any more, or some again.
 	Observe(c *connection.Conn, failed *hosterr.Error)
 }

@@ -368,7 +368,7 @@ func (l *Lists) readFrom(ctx context.Context, c *connection.Conn, kind catalogue
 		raw, err := c.Client().Do(ctx, kind.Method(), params)
 		if err != nil {
 			r.pages++
-			return r, l.Source.Failure(ctx, err)
+			return r, l.Source.Failure(ctx, c, err)
 		}
 		pages = append(pages, raw)
 		r.pages, r.size = len(pages), r.size+len(raw)
@@ -378,7 +378,7 @@ func (l *Lists) readFrom(ctx context.Context, c *connection.Conn, kind catalogue
 				large = true
 				defer func() { <-l.Memory.large }()
 			case <-ctx.Done():
-				return r, l.Source.Failure(ctx, context.Cause(ctx))
+				return r, l.Source.Failure(ctx, c, context.Cause(ctx))
 			}
 		}
 		cursor, _ := jsonscan.Get(raw, "nextCursor")

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 
@@ -103,6 +104,26 @@ func (s *Server) Share() config.Share {
 	return config.ShareCaller
 }
 
+// Digest identifies the program and the settings of connections, in all processes alike. It contains the names of
+// variables, but not their values: those of directories differ between machines. It is empty for an invalid
+// configuration.
+func (s *Server) Digest() string {
+	c := s.Config
+	if c == nil {
+		return ""
+	}
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%q ", []any{string(c.Type), c.Command, c.Args, c.Env, c.EnvFile, c.Dir, c.URL, c.Header})
+	s.writeSettings(hash)
+	return hex.EncodeToString(hash.Sum(nil))
+}
+
+// writeSettings writes the settings that a connection depends on.
+func (s *Server) writeSettings(w io.Writer) {
+	set := s.Settings
+	fmt.Fprintf(w, "%q", []any{set.Era, set.Timeout, set.MaxTimeout, set.Roots, fmt.Sprintf("%+v", set.Limits)})
+}
+
 // A Fingerprint identifies everything that a connection depends on. A connection whose fingerprint
 // differs from the fingerprint of the configuration must be replaced.
 type Fingerprint [sha256.Size]byte
@@ -130,6 +151,6 @@ func (s *Server) Fingerprint(key []byte, lookup func(string) (string, bool), pin
 	}
 	fmt.Fprintf(hash, "auth %q ", []any{set.Auth, fmt.Sprintf("%+v", set.OAuth), set.ForwardHeaders,
 		set.InsecureForwardAuthorization})
-	fmt.Fprintf(hash, "%q", []any{set.Era, set.Timeout, set.MaxTimeout, set.Roots, fmt.Sprintf("%+v", set.Limits)})
+	s.writeSettings(hash)
 	return Fingerprint(hash.Sum(nil))
 }

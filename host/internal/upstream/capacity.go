@@ -69,11 +69,12 @@ func (i *instance) makeRoom() error {
 // errProcesses is wrapped by the error of a start that the limit of processes refuses.
 var errProcesses = errors.New("too many processes")
 
-// countProcess counts a process that is about to start, and ends an unused process if too many run.
-func (i *instance) countProcess() error {
+// countProcess counts a process that is about to start, and ends an unused process if too many run. It reports whether
+// the connection is a process.
+func (i *instance) countProcess() (counted bool, err error) {
 	p, u := i.pool, i.pool.up
 	if !u.isCommand() {
-		return nil
+		return false, nil
 	}
 	limit, principal := u.env.processLimit(), p.caller.Key()
 	most := limit
@@ -82,7 +83,7 @@ func (i *instance) countProcess() error {
 	}
 	all, own := u.env.addProcess(principal, 1)
 	if all <= limit && own <= most {
-		return nil
+		return true, nil
 	}
 	now := time.Now()
 	ends := func(s *Conn) bool { // a caller over its limit may end only its own processes
@@ -91,14 +92,14 @@ func (i *instance) countProcess() error {
 			(s.in.pool.lists.WereRead() || now.Sub(used) >= listsExpected)
 	}
 	if all <= maxEnding*limit && own <= maxEnding*most && u.env.endIdle(u, ends) {
-		return nil
+		return true, nil
 	}
 	u.env.addProcess(principal, -1)
 	e := u.Errorf(hosterr.CodeLimited, "%w of all servers run: %d of at most %d for the caller, %d of at most %d in "+
 		"total; share servers without state, or raise the setting limits.processes",
 		errProcesses, own-1, most, all-1, limit)
 	e.RetryAfter = limits.RetryAfter
-	return e
+	return false, e
 }
 
 // listsExpected is how long a process without a request is kept for its lists. Some callers read no lists.

@@ -42,7 +42,17 @@ const (
 	headerInstance  = "Patchbay-Instance"  // the connection of the other host to the server; empty for the present
 	headerPrincipal = "Patchbay-Principal" // the caller; absent for requests of the host itself
 	headerContinues = "Patchbay-Continues" // present if only the named instance can serve the request
+	headerDigest    = "Patchbay-Digest"    // of the configuration; see server.Server.Digest
 )
+
+// errNoCluster is the error of a server of a cluster in a host that is alone, which must not start a second instance.
+var errNoCluster = hosterr.Public{Err: errors.New("the server runs once for all gateways of a store (\"share\": " +
+	"\"cluster\"), and this process is not connected to them: use the server through a gateway over HTTP, whose " +
+	"settings must have \"cluster\": {\"listen\": \"HOST:PORT\"} and a \"store\" in Redis from its start")}
+
+// errOtherConfig is the error of requests from hosts whose configuration of the server differs.
+var errOtherConfig = hosterr.Public{Err: errors.New("another process runs the server with another entry or other " +
+	"settings of the same name: give the server the same configuration in all gateways, and reload them")}
 
 // inCluster reports whether a server runs in one process of all hosts.
 func inCluster(u *Server) bool { return u.env.Cluster != nil && u.sharing == config.ShareCluster }
@@ -82,9 +92,15 @@ func (s *Conn) locate(ctx context.Context) error {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if s.lease = lease; at != nil {
+	if at != nil {
 		s.peer = &peerConn{Peer: at, conn: s}
+		return nil
 	}
+	if s.counted, err = s.in.countProcess(); err != nil {
+		u.env.seat(u.name).leave()
+		return err
+	}
+	s.lease = lease
 	return nil
 }
 
@@ -140,7 +156,7 @@ func keepsLease(u *Server) bool {
 		for _, i := range p.instances {
 			switch i.state {
 			case status.Backoff, status.CrashLoop, status.Auth, status.Config:
-				return true
+				return i.err == nil || i.err.Code != hosterr.CodeLimited // by the processes of this host
 			}
 		}
 	}
@@ -214,6 +230,7 @@ func (p *peerConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.Header.Set(headerServer, base64.URLEncoding.EncodeToString([]byte(u.name)))
 	out.Header.Set(headerLease, strconv.FormatUint(p.Token, 10))
+	out.Header.Set(headerDigest, p.conn.digest())
 	if instance := p.instance.Load(); instance != nil {
 		out.Header.Set(headerInstance, *instance)
 	}
@@ -255,7 +272,11 @@ func (s *Conn) moved(err error) {
 	if s.in.current != s || !s.IsConnected() { // connected records the failure of an attempt
 		return
 	}
-	s.in.failed(s, peerError(u, s.peer, err))
+	if errors.Is(err, errMoved) && !s.in.pool.isWatched() { // a subscription needs another connection now
+		s.in.disconnected(s, status.Stopped, nil)
+	} else {
+		s.in.failed(s, peerError(u, s.peer, err))
+	}
 	if errors.Is(err, errMoved) {
 		s.drainLocked()
 	} else if s.Retire() { // requests in progress may still be answered
@@ -290,10 +311,16 @@ func (s *Conn) followPeer() {
 	for {
 		select {
 		case <-ticker.C:
-			if !s.peer.Holds(s.Context(), u.name) {
-				s.lost(clusterError(u, errMoved, 0))
-				return
+			if s.peer.Holds(s.Context(), u.name) {
+				continue
 			}
+			u.mu.Lock()
+			if _, idle := s.IdleSince(time.Now()); idle && !s.in.pool.isWatched() { // nothing is lost
+				s.stopLocked()
+			}
+			u.mu.Unlock()
+			s.lost(clusterError(u, errMoved, 0))
+			return
 		case <-s.Context().Done():
 			return
 		}
@@ -342,11 +369,17 @@ func (s *Conn) serve(ctx context.Context, req *mcp.Request, o *driver.ForwardOpt
 		}
 		defer u.requests.Leave(o.Principal)
 	}
+	return s.whileValid(func() (mcp.Result, error) { return s.exchange(ctx, req, o) })
+}
+
+// whileValid sends a request unless another host may run the server, and drops an answer that may be outdated.
+func (s *Conn) whileValid(send func() (mcp.Result, error)) (mcp.Result, error) {
+	u := s.in.pool.up
 	if !s.lease.IsValid() {
 		return nil, clusterError(u, cluster.ErrLost, 0)
 	}
-	res, err := s.exchange(ctx, req, o)
-	if !s.lease.IsValid() { // another host may run the server, so this answer may be outdated
+	res, err := send()
+	if !s.lease.IsValid() {
 		e := clusterError(u, cluster.ErrLost, 0)
 		e.MayHaveRun = true
 		return nil, e

@@ -147,8 +147,9 @@ func (s *Conn) ended() {
 	u := s.in.pool.up
 	u.mu.Lock()
 	delete(u.connections, s)
+	counted := s.counted
 	u.mu.Unlock()
-	if u.isCommand() {
+	if counted {
 		u.env.addProcess(s.in.pool.caller.Key(), -1)
 		u.env.free()
 	}
@@ -243,5 +244,12 @@ func (s *Conn) setEntry(e *entry, f server.Fingerprint) {
 	u := s.in.pool.up
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	s.fingerprint, s.pins = f, e.pins
+	s.fingerprint, s.pins, s.made = f, e.pins, e
+}
+
+// digest returns the digest of the configuration with which the connection is made.
+func (s *Conn) digest() string {
+	s.in.pool.up.mu.Lock()
+	defer s.in.pool.up.mu.Unlock()
+	return s.made.Digest()
 }

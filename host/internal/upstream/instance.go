@@ -187,7 +187,7 @@ func (i *instance) join(deadline time.Time) (s *Conn, wait time.Duration, err er
 func (i *instance) unavailable(wait time.Duration) *hosterr.Error {
 	last := cmp.Or(i.err, i.pool.up.delayed)
 	e := *last
-	e.RetryAfter = wait
+	e.RetryAfter = max(wait, last.RetryAfter-time.Since(i.since)) // another host may wait for longer
 	if i.state == status.CrashLoop {
 		e.Code, e.Err = hosterr.CodeCrashLoop, CrashError{e.Err}
 	}
@@ -216,15 +216,16 @@ func (i *instance) begin() (*Conn, error) {
 	if err := u.refusesLocked(); err != nil {
 		return nil, err
 	}
-	err := i.makeRoom()
-	if err == nil {
-		err = i.countProcess()
+	err, counted := i.makeRoom(), false
+	if err == nil && !inCluster(u) { // locate counts the process, which may run in another host
+		counted, err = i.countProcess()
 	}
 	if err != nil {
 		return nil, err
 	}
 	u.delay.Try(time.Now())
 	s := i.newConn()
+	s.counted = counted
 	i.last = nil
 	i.starts++
 	if i.starts > 1 && (i.current != nil || i.state != status.Off && i.state != status.Stopped) {
@@ -254,7 +255,8 @@ func (i *instance) failed(s *Conn, e *hosterr.Error) {
 		i.next, i.swapFailed = nil, true
 		switch c := i.current; {
 		case c == nil:
-		case errors.Is(e, config.ErrNoSecret): // the connection in use still holds the removed secret
+		case errors.Is(e, config.ErrNoSecret), // the connection in use still holds the removed secret
+			s.peer != nil && e.Code == hosterr.CodeConfigError: // the other host has another configuration now
 			i.current = nil
 			c.drainLocked()
 		default: // the server in use continues

@@ -64,7 +64,12 @@ func (s *poolSource) Acquire(ctx context.Context, waits bool) (*connection.Conn,
 }
 
 // Failure implements [listing.Source].
-func (s *poolSource) Failure(ctx context.Context, err error) *hosterr.Error {
+func (s *poolSource) Failure(ctx context.Context, c *connection.Conn, err error) *hosterr.Error {
+	for _, conn := range s.up.conns() {
+		if conn.Conn == c && conn.at().peer != nil {
+			err = hosterr.FromPeer(err, s.up.name)
+		}
+	}
 	return s.up.Failure(ctx, err)
 }
 
@@ -179,11 +184,11 @@ func (u *Server) AllPools() []*Pool {
 	return slices.Collect(maps.Values(u.pools))
 }
 
-// PoolOfConnection returns the pool of the connection with an ID, or nil after the end of the
+// PoolOfConnection returns the pool of the connection with an ID, see [Conn.ServedID], or nil after the end of the
 // connection.
 func (u *Server) PoolOfConnection(id string) *Pool {
 	for _, s := range u.conns() {
-		if s.ID() == id {
+		if s.ServedID() == id {
 			return s.in.pool
 		}
 	}

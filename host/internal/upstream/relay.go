@@ -66,14 +66,18 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	c := &relayed{principal: string(principal)}
 	release := func() {}
+	digest := req.Header.Get(headerDigest)
 	if !r.servers.left.Load() && r.servers.seat(string(name)).holds(token) {
 		if id := req.Header.Get(headerInstance); id != "" {
 			c.conn, release = r.connection(string(name), id, req.Header.Get(headerContinues) != "")
 		} else {
-			c.conn, release, c.err = r.connect(req.Context(), string(name))
+			c.conn, release, c.err = r.connect(req.Context(), string(name), digest)
 		}
 	}
 	defer release()
+	if c.conn != nil && c.conn.digest() != digest {
+		c.err = c.conn.in.pool.up.Errorf(hosterr.CodeConfigError, "%w", errOtherConfig)
+	}
 	if c.conn == nil && c.err == nil {
 		http.Error(w, "the server does not run here", http.StatusMisdirectedRequest)
 		return
@@ -94,7 +98,7 @@ func (r *Relay) connection(server, id string, continues bool) (c *Conn, release 
 		}
 		for _, s := range u.conns() {
 			switch at := s.at(); {
-			case s.ID() != id || at.peer != nil:
+			case s.ID() != id || at.lease == nil:
 			case continues && s.Resume():
 				return s, s.ReleaseResumed
 			case !continues && s.useCurrent():
@@ -118,11 +122,14 @@ func (s *Conn) useCurrent() bool {
 
 // connect returns the present connection to a server, or begins a connection. It returns no connection and no error if
 // the server runs at another host.
-func (r *Relay) connect(ctx context.Context, server string) (c *Conn, release func(), err error) {
+func (r *Relay) connect(ctx context.Context, server, digest string) (c *Conn, release func(), err error) {
 	release = func() {}
 	u := r.servers.Current().Named(server)
-	if u == nil || !inCluster(u) {
+	switch {
+	case u == nil || !inCluster(u):
 		return nil, release, nil
+	case u.entry().Digest() != digest:
+		return nil, release, u.Errorf(hosterr.CodeConfigError, "%w", errOtherConfig)
 	}
 	p := u.Pool(&policy.Caller{}) // of all callers
 	if c, err = p.AcquireCall(ctx, AnyClass, ""); err != nil {
@@ -144,11 +151,13 @@ func (r *Relay) serve(ctx context.Context, req *mcp.Request) (res mcp.Result, er
 	case c.err != nil:
 		return nil, r.error(c.err)
 	case req.Method == "server/discover" || req.Method == "subscriptions/listen":
-		return c.conn.Forwarder().ServeMCP(ctx, req)
-	}
-	if c.principal == "" {
-		res, err = c.conn.relayOwn(ctx, req)
-	} else if err = c.conn.checkBreaker(); err == nil {
+		res, err = c.conn.whileValid(func() (mcp.Result, error) { return c.conn.Forwarder().ServeMCP(ctx, req) })
+	case c.principal == "":
+		res, err = c.conn.whileValid(func() (mcp.Result, error) { return c.conn.relayOwn(ctx, req) })
+	default:
+		if err = c.conn.checkBreaker(); err != nil {
+			break
+		}
 		res, err = c.conn.send(ctx, req, &driver.ForwardOptions{Principal: c.principal, Caller: c.principal})
 	}
 	if err != nil {

@@ -102,9 +102,11 @@ type Conn struct {
 	place
 
 	// The lock of the upstream guards the fields below.
+	counted     bool               // as a process
 	replaced    bool               // requests that wait for this attempt wait for another
 	fingerprint server.Fingerprint // of the entry with which the connection is made; zero before
 	pins        *pins.Server       // of that entry; may be nil
+	made        *entry             // that entry
 
 	own pins.Connection
 }

@@ -250,6 +250,9 @@ func (s *Servers) NewSet(f *config.File) (*Set, error) {
 		if u == nil || e.Invalid == nil && (e.IsCommand() != u.isCommand() || e.Share() != u.sharing) {
 			u, last = newServer(s, name, e), &entry{}
 		}
+		if e.Share() == config.ShareCluster && s.Cluster == nil && e.Invalid == nil {
+			e.Invalid = errNoCluster
+		}
 		e.pins = newPins(u, e, identity)
 		if last.Server != nil && e.pins.Equal(last.pins) {
 			e.pins = last.pins
