@@ -1,10 +1,8 @@
 package gatewayconfig
 
 import (
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 )
@@ -17,15 +15,9 @@ type Cluster struct {
 	Advertise string `json:"advertise,omitzero" jsonschema:"address by which other gateways reach listen"`
 }
 
-// checkCluster checks the addresses of the cluster, which servers with the share "cluster" require.
+// checkCluster checks the addresses of the cluster.
 func (s *Settings) checkCluster(p *config.Problems) {
 	if s.Cluster == nil {
-		for _, name := range slices.Sorted(maps.Keys(s.Servers)) {
-			if s.Servers[name].Share == config.ShareCluster {
-				p.Add(config.Pointer("servers", name, "share"), "got \"cluster\" without \"cluster\": {\"listen\": "+
-					"\"HOST:PORT\"}, the address at which the other gateways reach this gateway")
-			}
-		}
 		return
 	}
 	if !isAddress(s.Cluster.Listen) {

@@ -1,29 +1,32 @@
 package hosting
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"strings"
 
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
+	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/cluster"
-	"github.com/patchbay-mcp/patchbay/host/config"
 )
 
-// UseCluster listens for the other gateways of the settings, and makes the host use the node. A configuration with a
-// server of a cluster is invalid without a node. The caller must call end after the host is closed.
+// UseCluster listens for the other gateways of the settings, and makes the host use the node. Without settings, the
+// servers of a cluster fail in this process, which must not start a second instance. The caller must call end after the
+// host is closed.
 func (c *Config) UseCluster(ctx context.Context, o *gatewayconfig.Cluster, log *slog.Logger) (end func(), err error) {
-	var node *cluster.Node
-	end = func() {}
-	if o != nil {
-		if node, err = c.Stores.listenCluster(ctx, o, log); err != nil {
-			return nil, err
-		}
-		end = func() { _ = node.Close() }
+	if o == nil {
+		return func() {}, nil
+	}
+	node, err := c.Stores.listenCluster(ctx, o, log)
+	if err != nil {
+		return nil, err
 	}
 	before := c.Prepare
 	c.Prepare = func(opts *host.Options) {
@@ -31,31 +34,31 @@ func (c *Config) UseCluster(ctx context.Context, o *gatewayconfig.Cluster, log *
 			before(opts)
 		}
 		opts.Cluster = node
-		if inner := opts.Configure; inner != nil && node == nil {
-			opts.Configure = func(f *config.File, o *host.Options) (config.Section, error) {
-				if err := withoutCluster(f); err != nil {
-					return nil, err
-				}
-				return inner(f, o)
+	}
+	return func() { _ = node.Close() }, nil
+}
+
+// loopbackText returns a warning if other machines use the store, and cannot reach this process at its address.
+func loopbackText(o *gatewayconfig.Cluster, places []string) string {
+	address := cmp.Or(o.Advertise, o.Listen)
+	host, _, _ := net.SplitHostPort(address)
+	if !netx.IsLocalHost(host) {
+		return ""
+	}
+	for _, place := range places {
+		kind, hosts, _ := strings.Cut(place, " at ")
+		if kind != kindRedis {
+			continue
+		}
+		for store := range strings.SplitSeq(hosts, ",") {
+			u := &url.URL{Host: store}
+			if !netx.IsLocalHost(u.Hostname()) {
+				return fmt.Sprintf("other gateways of the store %s cannot reach %s, an address of this machine only: "+
+					"set cluster.advertise to an address that they reach, such as \"gateway-1:7801\"", store, address)
 			}
 		}
 	}
-	return end, nil
-}
-
-// withoutCluster returns an error if a server of a file runs once for all gateways.
-func withoutCluster(f *config.File) error {
-	s, err := f.Settings()
-	if err != nil {
-		return err
-	}
-	for _, name := range f.Names() {
-		if set := s.Servers[name]; set != nil && set.Share == config.ShareCluster {
-			return fmt.Errorf("server %.64q has the share \"cluster\", and this process is not connected to other "+
-				"gateways: start a gateway over HTTP with the settings \"cluster\" and \"store\"", name)
-		}
-	}
-	return nil
+	return ""
 }
 
 func (s *Stores) listenCluster(
@@ -71,6 +74,9 @@ func (s *Stores) listenCluster(
 	if err != nil {
 		err = fmt.Errorf("listen for other gateways at cluster.listen: %w", err)
 		return nil, &exit.Error{Code: exit.Failure, Err: err}
+	}
+	if text := loopbackText(o, s.places); text != "" {
+		log.Warn("cluster: " + text)
 	}
 	node, err := cluster.New(l, &cluster.Options{Leases: s.redis.Leases(), Key: s.StateKeys()[0],
 		Advertise: o.Advertise, Logger: log})
