@@ -89,7 +89,7 @@ func serveReceiver(l net.Listener, h http.Handler, stop context.CancelCauseFunc)
 	}
 }
 
-// handle prints a message. A message is accepted only after it was printed.
+// handle prints a message. A message must be printed before it is accepted.
 func (r *receiver) handle(_ context.Context, m *webhook.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *receiver) moved(cursor string) {
 	r.position = cursor
 }
 
-// refreshed reports the first grant, and what later grants tell about deliveries.
+// refreshed reports the first grant, and the news of later grants about deliveries.
 func (r *receiver) refreshed(g *webhook.Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -129,7 +129,7 @@ func (o *Options) secret(ctx context.Context) (webhook.Secret, error) {
 	return secret, nil
 }
 
-// showGrant says on standard error what a grant tells about deliveries.
+// showGrant prints the news of a grant about deliveries on standard error: standard output must contain only events.
 func showGrant(f *cmdutil.Factory, g *webhook.Grant) {
 	if g.Truncated {
 		f.IO.Err.Printf("patchbay: events were skipped")

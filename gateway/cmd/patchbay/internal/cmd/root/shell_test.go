@@ -131,7 +131,7 @@ func TestShellRefusesCommandsForOutside(t *testing.T) {
 		offered = append(offered, cmd.Name())
 	}
 	want := strings.Fields("probe tools resources templates prompts call read get complete listen rpc lint bench ping " +
-		"skills task subscribe unsubscribe")
+		"skills task events subscribe unsubscribe")
 	if !slices.Equal(offered, want) {
 		t.Errorf("offered: %q, want %q", offered, want)
 	}
