@@ -172,7 +172,7 @@ func TestEventsAreFollowedUntilAnInterrupt(t *testing.T) {
 	status := run(ctx, stdout, stderr, "events", "listen", url, "build.finished", "branch=main", "--json",
 		"--cursor", begin.Cursor)
 	var got map[string]any
-	if err := json.Unmarshal([]byte(stdout.text.String()), &got); err != nil || status != exit.OK {
+	if err := json.Unmarshal(stdout.text.Bytes(), &got); err != nil || status != exit.OK {
 		t.Fatalf("got %d, %q, %v, %s", status, stdout.text.String(), err, stderr)
 	}
 	for _, member := range []string{"eventId", "name", "timestamp", "data", "cursor"} {
