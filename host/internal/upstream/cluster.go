@@ -221,7 +221,7 @@ func (s *Conn) dial(ctx context.Context, server *config.Server) (mcp.Transport, 
 // principalKey is the key of a context with the principal on whose behalf a request is sent to a peer.
 type principalKey struct{}
 
-// continuesKey is the key of a context with whether the request continues a call.
+// continuesKey is the key of a context whose request continues a call.
 type continuesKey struct{}
 
 // RoundTrip implements [http.RoundTripper].
@@ -237,7 +237,7 @@ func (p *peerConn) RoundTrip(r *http.Request) (*http.Response, error) {
 	if principal, ok := r.Context().Value(principalKey{}).(string); ok {
 		out.Header.Set(headerPrincipal, base64.URLEncoding.EncodeToString([]byte(principal)))
 	}
-	if continues, ok := r.Context().Value(continuesKey{}).(bool); ok && continues {
+	if r.Context().Value(continuesKey{}) != nil {
 		out.Header.Set(headerContinues, "true")
 	}
 	res, err := p.Peer.RoundTrip(out)

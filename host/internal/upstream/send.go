@@ -98,7 +98,11 @@ func (p *Pool) sendOnce(
 			s.ReleaseCall(id)
 			return nil, nil, err
 		}
-		res, err := s.send(context.WithValue(ctx, continuesKey{}, id != ""), req, o)
+		sent := ctx
+		if s.peer != nil && id != "" {
+			sent = context.WithValue(ctx, continuesKey{}, true)
+		}
+		res, err := s.send(sent, req, o)
 		s.ReleaseCall(id)
 		unsent := connection.IsUnsent(err) || s.peer != nil && isUnsentByPeer(err)
 		moved = moved && s.peer != nil && s.peer.refused.Load()
