@@ -102,7 +102,7 @@ type Sessions interface {
 	// shutdown of the server that serves the host.
 	EndApprovals()
 	// LeaveCluster refuses new requests of the other hosts of host.Options.Cluster, and waits until
-	// those in progress have ended, which it cancels shortly before the deadline of ctx. Each server
+	// their requests in progress end, which it cancels shortly before the deadline of ctx. Each server
 	// of the cluster ends after its last request, also of this host, and then another host can start
 	// it. The error is the error of ctx if requests are still running. Call it together with the
 	// shutdown of the server that serves the host: closing the host ends requests at once.

@@ -501,7 +501,7 @@ func TestExpiredSecretsAreForgotten(t *testing.T) {
 	})
 }
 
-// A refresh by a caller with other scopes changes what later checks of the permission see.
+// A refresh by a caller with other scopes applies to later checks of the permission.
 func TestRefreshReplacesScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, webhook.SenderOptions{})

@@ -105,7 +105,7 @@ func (s *Server) Share() config.Share {
 }
 
 // Digest identifies the program and the settings of connections, in all processes alike. It contains the names of
-// variables, but not their values: those of directories differ between machines. It is empty for an invalid
+// variables, but not their values: paths of directories differ between machines. It is empty for an invalid
 // configuration.
 func (s *Server) Digest() string {
 	c := s.Config

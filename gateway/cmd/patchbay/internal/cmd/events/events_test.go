@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -16,11 +15,11 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/cmdutil/cmdtest"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/flags"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/term"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 )
 
@@ -55,19 +54,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, args ...string) int {
 	return cmdutil.Execute(ctx, f, root)
 }
 
-// listenHTTP serves s until the end of the test.
-func listenHTTP(t *testing.T, s mcp.Handler) string {
-	t.Helper()
-	h := mcphttp.NewHandler(s, nil)
-	web := httptest.NewServer(h)
-	t.Cleanup(func() {
-		if err := h.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		web.Close()
-	})
-	return web.URL
-}
+var listenHTTP = cmdtest.ListenHTTP
 
 // A canceller calls cancel when a line was written. It has no other methods by which it could be written.
 type canceller struct {

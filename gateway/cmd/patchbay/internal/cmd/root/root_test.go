@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -24,7 +23,6 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/secrets"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/userdir"
 	"github.com/patchbay-mcp/patchbay/mcp"
-	"github.com/patchbay-mcp/patchbay/mcphttp"
 	"github.com/patchbay-mcp/patchbay/mcptest"
 	"github.com/patchbay-mcp/patchbay/mcptest/testhome"
 )
@@ -168,19 +166,7 @@ func newOddServer() *mcp.Server {
 	return s
 }
 
-// listenHTTP serves s over HTTP until the test ends, and returns its URL.
-func listenHTTP(t *testing.T, s mcp.Handler) string {
-	t.Helper()
-	h := mcphttp.NewHandler(s, nil)
-	web := httptest.NewServer(h)
-	t.Cleanup(func() {
-		if err := h.Shutdown(context.Background()); err != nil {
-			t.Error(err)
-		}
-		web.Close()
-	})
-	return web.URL
-}
+var listenHTTP = cmdtest.ListenHTTP
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
