@@ -249,23 +249,26 @@ func TestFailedListOfClusterKeepsItsCode(t *testing.T) {
 }
 
 // A call whose caller answers a question continues while its connection lasts, although the server no longer runs once
-// for all hosts here.
+// for all hosts at the host of the caller, or at the host that runs the server.
 func TestQuestionOfClusterSurvivesAChange(t *testing.T) {
-	inCluster(t, shareCluster, func(t *testing.T, _ *testCluster, a, b *member) {
-		wantText(t, clientOfView(t, annOf(a.Host)), "s__name", "a")
-		paused := make(chan struct{})
-		var c *mcp.Client
-		c = clientWith(t, b.Host, &policy.Caller{Principal: principal("ann")}, &mcp.ClientOptions{
-			Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
-				go func() { // keeps the connection
-					defer close(paused)
-					_, _ = c.CallTool(t.Context(), "s__pause", nil)
-				}()
-				<-time.After(time.Second)
-				reload(t, b, `{"mcpServers":{"s":{"command":"s"}},"patchbay":{"servers":{"s":{"share":"shared"}}}}`)
-				return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
-			}})
-		wantText(t, c, "s__ask", "atrue")
-		<-paused
-	})
+	for _, changed := range []string{"a", "b"} {
+		inCluster(t, shareCluster, func(t *testing.T, _ *testCluster, a, b *member) {
+			wantText(t, clientOfView(t, annOf(a.Host)), "s__name", "a")
+			paused := make(chan struct{})
+			var c *mcp.Client
+			c = clientWith(t, b.Host, &policy.Caller{Principal: principal("ann")}, &mcp.ClientOptions{
+				Elicit: func(context.Context, *mcp.ElicitRequestParams) (*mcp.ElicitResult, error) {
+					go func() { // keeps the connection
+						defer close(paused)
+						_, _ = c.CallTool(t.Context(), "s__pause", nil)
+					}()
+					<-time.After(time.Second)
+					reload(t, map[string]*member{"a": a, "b": b}[changed],
+						`{"mcpServers":{"s":{"command":"s"}},"patchbay":{"servers":{"s":{"share":"shared"}}}}`)
+					return &mcp.ElicitResult{Action: mcp.ElicitAccept, Content: []byte(`{"value":true}`)}, nil
+				}})
+			wantText(t, c, "s__ask", "atrue")
+			<-paused
+		})
+	}
 }
