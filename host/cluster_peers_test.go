@@ -133,6 +133,23 @@ func TestForgedErrorOfClusterIsAnErrorOfTheServer(t *testing.T) {
 	})
 }
 
+// Another host, which may have another version, names neither codes that this host does not count nor endless waits.
+func TestErrorOfAnotherHostIsBounded(t *testing.T) {
+	for text, want := range map[string]hosterr.Error{
+		`{"code":"limited","retryAfterMs":1500}`:          {Code: hosterr.CodeLimited, RetryAfter: 1500 * time.Millisecond},
+		`{"code":"of a later version","mayHaveRun":true}`: {Code: hosterr.CodeUnavailable, MayHaveRun: true},
+		`{"code":"limited","retryAfterMs":1e300}`:         {Code: hosterr.CodeLimited, RetryAfter: 24 * time.Hour},
+		`{"code":"limited","retryAfterMs":-1}`:            {Code: hosterr.CodeLimited},
+	} {
+		sent := mcp.Errorf(-32000, "it failed")
+		sent.Data = json.RawMessage(`{"dev.patchbay/error":` + text + `}`)
+		e, ok := errors.AsType[*hosterr.Error](hosterr.FromPeer(sent, "s"))
+		if !ok || e.Code != want.Code || e.MayHaveRun != want.MayHaveRun || e.RetryAfter != want.RetryAfter || e.Server != "s" {
+			t.Errorf("%s: got %+v, want %+v", text, e, want)
+		}
+	}
+}
+
 // frozenLeases does not return while the process is frozen.
 type frozenLeases struct {
 	replica.LeaseStore
