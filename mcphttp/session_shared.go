@@ -41,9 +41,12 @@ type sharedSessions struct {
 	replica.SessionStore // nil if sessions are not shared
 	loads                singleflight.Group[sessionKey, *refusal]
 	log                  limitedLog
-	process              string      // a random name of this process
-	bus                  replica.Bus // may be nil
-	stop                 func()      // ends the calls of changed
+	process              string             // a random name of this process
+	bus                  replica.Bus        // may be nil
+	stop                 func()             // ends the calls of changed
+	readers              sync.WaitGroup     // the goroutines of changed
+	life                 context.Context    // of the operations that read
+	cancel               context.CancelFunc // ends life
 
 	origin   string                   // of the changes at the server
 	announce func(method, uri string) // reports a change at another process; nil without a bus
@@ -94,6 +97,7 @@ func (t *sessions) share(h mcp.Handler, o *SessionOptions, x *sharedSessions) {
 		message.unsaved.Store(true)
 		return errStore.err
 	}
+	x.life, x.cancel = context.WithCancel(context.Background())
 	x.stop = x.Watch(t.changed)
 	x.process = rand.Text()[:nameLen]
 	if x.bus = o.Bus; x.bus != nil {
@@ -113,16 +117,18 @@ func (x *sharedSessions) end() {
 	for _, stop := range x.leave {
 		stop()
 	}
-	if x.stop != nil {
-		x.stop()
-	}
 	x.mu.Lock()
-	defer x.mu.Unlock()
 	x.ended = true
 	for _, due := range []*time.Timer{x.repeating, x.relaying, x.answering} {
 		if due != nil {
 			due.Stop()
 		}
+	}
+	x.mu.Unlock()
+	if x.stop != nil {
+		x.stop()
+		x.cancel()
+		x.readers.Wait()
 	}
 }
 
@@ -321,7 +327,7 @@ func (t *sessions) update(s *session, listener string) (former string, err error
 // reload applies the changes of other processes. The caller holds s.shared.mu.
 func (t *sessions) reload(s *session) error {
 	p := s.shared
-	record, err := t.shared.Load(context.Background(), p.key)
+	record, err := t.shared.Load(t.shared.life, p.key)
 	if err != nil {
 		return err
 	}
@@ -356,7 +362,7 @@ func (t *sessions) apply(s *session, record replica.Session) error {
 // lost handles an error of the store, and returns it. A session without a record has ended.
 func (t *sessions) lost(s *session, err error) error {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, legacy.ErrEnded), t.shared.life.Err() != nil: // the session or the process ends
 	case !errors.Is(err, replica.ErrNoSession):
 		t.shared.failed(err)
 	case t.take(s):
@@ -393,17 +399,17 @@ func (t *sessions) changed(key string) {
 	if key == "" {
 		due = slices.Collect(maps.Values(t.shared.byKey))
 	}
-	if len(due) == 0 || due[0] == nil {
+	if len(due) == 0 || due[0] == nil || t.shared.ended {
 		return
 	}
 	for _, s := range due {
 		s.shared.stale.Add(1)
 	}
-	go func() { // ends when the records are read
+	t.shared.readers.Go(func() { // ends when the records are read
 		for _, s := range due {
 			t.refresh(s)
 		}
-	}()
+	})
 }
 
 // keep extends the life of the records of sessions that were used here, at most once in a quarter of

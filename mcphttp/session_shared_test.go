@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -421,6 +422,37 @@ func TestSharedSession_ShutdownDuringARequest(t *testing.T) {
 		f.at(2)
 		if got := s.send(callBody(3, "echo")); got.status != 200 {
 			t.Errorf("at another process: got %d %s, want 200", got.status, got.body)
+		}
+	})
+}
+
+// Shutdown returns when no record is being read, and the reads that it cancels are not logged as
+// failures of the store.
+func TestSharedSession_ShutdownDuringAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		f := startReplicas(t, newTestCore(), &mcphttp.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		f.at(0)
+		s := f.initialize(june2025)
+		f.at(1)
+		s.send(callBody(1, "echo")) // and so process 1 knows the session
+		synctest.Wait()
+		held := make(chan struct{})
+		f.store.loaded = func() { <-held }
+		f.at(0)
+		s.send(`{"jsonrpc":"2.0","id":2,"method":"logging/setLevel","params":{"level":"error"}}`)
+		synctest.Wait()
+		var over atomic.Bool
+		var all sync.WaitGroup
+		all.Go(func() { _ = f.handlers[1].Shutdown(t.Context()); over.Store(true) })
+		synctest.Wait()
+		if over.Load() {
+			t.Error("Shutdown returned while a record was being read")
+		}
+		close(held)
+		all.Wait()
+		if log.Len() > 0 {
+			t.Errorf("logged %s", log.String())
 		}
 	})
 }

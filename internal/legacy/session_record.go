@@ -75,7 +75,8 @@ func Restore(ctx context.Context, cfg *Config, data []byte) (*Session, error) {
 
 // Merge applies the changes between two records of the session, which another process made, and
 // then adjusts the open subscription without waiting. Other changes of this process are kept. If
-// before is nil, Merge adds the contents of after.
+// before is nil, Merge adds the contents of after. If the session
+// ended, the error is [ErrEnded].
 func (s *Session) Merge(before, after []byte) error {
 	var from, to record
 	err := json.Unmarshal(after, &to)
@@ -118,8 +119,11 @@ func (s *Session) mergeURIs(before, after []string) error {
 			uris = append(uris, uri)
 		}
 	}
-	if s.ctx.Err() != nil || !s.reserve(uriBytes(uris)-uriBytes(s.uris)) {
-		return errTooManySubscribed // or the session ended, and no call releases them
+	if s.ctx.Err() != nil { // no call releases the reservation
+		return ErrEnded
+	}
+	if !s.reserve(uriBytes(uris) - uriBytes(s.uris)) {
+		return errTooManySubscribed
 	}
 	s.uris = uris
 	return nil
