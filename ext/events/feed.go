@@ -26,6 +26,12 @@ type Subscription struct {
 	Principal *mcp.Principal
 	Name      string          // of the event type
 	Arguments json.RawMessage // a JSON object; nil means an empty object
+	// Scope is the part of the program that the caller uses, such as an endpoint of a gateway. Equal
+	// subscriptions of different scopes are different subscriptions. Default: the only part.
+	Scope string
+	// Details contain what the program must remember about the caller of a webhook, such as its
+	// claims: a JSON value of at most 32 KiB, which each refresh replaces. Default: nothing.
+	Details json.RawMessage
 }
 
 // A Start is where the delivery to a subscription begins.

@@ -17,6 +17,8 @@ type record struct {
 	Principal principal       `json:"principal"`
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
+	Scope     string          `json:"scope,omitzero"`
+	Details   json.RawMessage `json:"details,omitzero"`
 	URL       string          `json:"url"`
 	Secrets   []storedSecret  `json:"secrets"`
 	Expires   time.Time       `json:"expires,omitzero"` // zero without end

@@ -37,6 +37,8 @@ const (
 const (
 	// maxArguments limits the arguments of a subscription, in bytes, which are stored and compared.
 	maxArguments = 64 << 10
+	// maxDetails limits the details of a subscription, in bytes, which are stored with it.
+	maxDetails = 32 << 10
 	// secretGrace is how long a replaced secret still signs. The client that replaced it needs
 	// only seconds to tell its receiver.
 	secretGrace = 5 * time.Minute
@@ -297,6 +299,17 @@ func (s *Sender) Unsubscribe(ctx context.Context, sub events.Subscription, url s
 	return err
 }
 
+// Has reports whether a subscription exists, which [Sender.Subscribe] would refresh.
+func (s *Sender) Has(sub events.Subscription, url string) bool {
+	if sub.Principal == nil {
+		return false
+	}
+	id, err := deriveID(sub, url)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return err == nil && s.active[id] != nil
+}
+
 // Count returns the number of subscriptions.
 func (s *Sender) Count() int {
 	s.mu.Lock()
@@ -320,6 +333,9 @@ func (s *Sender) check(r *Request) (id string, secret Secret, err error) {
 	}
 	if id, err = deriveID(r.Subscription, r.URL); err != nil {
 		return "", secret, err
+	}
+	if len(r.Details) > maxDetails {
+		return "", secret, events.Exhausted("bytes about the caller", maxDetails)
 	}
 	if _, err := s.checkURL(r.URL); err != nil {
 		return "", secret, mcp.Errorf(mcp.CodeInvalidParams, "invalid delivery.url: %v", err)
@@ -367,7 +383,11 @@ func deriveID(s events.Subscription, url string) (string, error) {
 		return "", err
 	}
 	h := sha256.New()
-	for _, part := range []string{s.Principal.Key(), url, s.Name, string(arguments)} {
+	parts := []string{s.Principal.Key(), url, s.Name, string(arguments)}
+	if s.Scope != "" { // subscriptions without a scope keep the identifiers of earlier versions
+		parts = append(parts, s.Scope)
+	}
+	for _, part := range parts {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return "sub_" + hex.EncodeToString(h.Sum(nil)[:16]), nil

@@ -25,8 +25,9 @@ const (
 //
 // Spec: SEP-3415, Subscribing; Unsubscribing.
 func (s *Sender) Serve(ctx context.Context, e *events.Server) error {
-	e.Handle(methodSubscribe, s.serveSubscribe)
-	e.Handle(methodUnsubscribe, s.serveUnsubscribe)
+	answer := func(ctx context.Context, req *mcp.Request) (mcp.Result, error) { return s.Answer(ctx, req, nil) }
+	e.Handle(methodSubscribe, answer)
+	e.Handle(methodUnsubscribe, answer)
 	e.Offer(events.ModeWebhook) // otherwise the stored subscriptions end: their mode is not supported
 	return s.Start(ctx, served{e})
 }
@@ -106,10 +107,25 @@ func nullable[T comparable](v T) *T {
 	return &v
 }
 
-func (s *Sender) serveSubscribe(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+// Answer serves a request events/subscribe or events/unsubscribe, for programs without an
+// [events.Server], such as a gateway, which call [Sender.Start] with a feed of their own. change, which
+// may be nil, changes what the params say before it is used, such as the Scope. The error for the
+// client is an [*mcp.Error].
+//
+// Spec: SEP-3415, Subscribing; Unsubscribing.
+func (s *Sender) Answer(ctx context.Context, req *mcp.Request, change func(r *Request)) (mcp.Result, error) {
 	r, err := parseParams(req)
 	if err != nil {
 		return nil, err
+	}
+	if change != nil {
+		change(&r)
+	}
+	if req.Method == methodUnsubscribe {
+		if err := s.Unsubscribe(ctx, r.Subscription, r.URL); err != nil {
+			return nil, err
+		}
+		return mcp.EmptyResult{}, nil
 	}
 	grant, err := s.Subscribe(ctx, r)
 	if err != nil {
@@ -124,15 +140,4 @@ func (s *Sender) serveSubscribe(ctx context.Context, req *mcp.Request) (mcp.Resu
 			LastError: nullable(st.LastError), FailedSince: sent(st.FailedSince)}
 	}
 	return res, nil
-}
-
-func (s *Sender) serveUnsubscribe(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	r, err := parseParams(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Unsubscribe(ctx, r.Subscription, r.URL); err != nil {
-		return nil, err
-	}
-	return mcp.EmptyResult{}, nil
 }

@@ -45,7 +45,7 @@ type subscription struct {
 	timer  *time.Timer   // of the expiry
 
 	mu     sync.Mutex  // guards the fields below
-	record             // Name, Arguments and URL never change
+	record             // Name, Arguments, Scope and URL never change
 	later  *time.Timer // stores the record if it changed
 	dirty  bool        // the record changed since it was stored
 	count  int         // of the changes since then
@@ -57,8 +57,8 @@ type subscription struct {
 func (s *Sender) newSubscription(id string, r Request, secret Secret) *subscription {
 	return s.openSubscription(id, &record{
 		Version: recordVersion, Name: r.Name, Arguments: r.Arguments, URL: r.URL,
-		Principal: storedPrincipal(r.Principal),
-		Secrets:   []storedSecret{{Secret: secret.Reveal(), parsed: secret}},
+		Principal: storedPrincipal(r.Principal), Scope: r.Scope, Details: r.Details,
+		Secrets: []storedSecret{{Secret: secret.Reveal(), parsed: secret}},
 	})
 }
 
@@ -71,7 +71,8 @@ func (s *Sender) openSubscription(id string, r *record) *subscription {
 
 // subject returns the subscription as the feed knows it.
 func (d *subscription) subject() events.Subscription {
-	return events.Subscription{Principal: d.Principal.public(), Name: d.Name, Arguments: d.Arguments}
+	return events.Subscription{Principal: d.Principal.public(), Name: d.Name, Arguments: d.Arguments,
+		Scope: d.Scope, Details: d.Details}
 }
 
 // release reports whether the subscription has ended, and leaves its record to another.
@@ -135,7 +136,7 @@ func (d *subscription) refresh(ctx context.Context, r Request, secret Secret) (*
 	now := time.Now()
 	status := &Status{!d.Suspended, d.LastDelivery, d.LastError, d.FailedSince}
 	before := d.record
-	d.Principal.Scopes = r.Principal.Scopes
+	d.Principal.Scopes, d.Details = r.Principal.Scopes, r.Details
 	d.rotate(secret, now)
 	d.Expires = d.sender.expiry(r)
 	d.Gap = false
