@@ -107,7 +107,7 @@ func (v *View) checkMethod(req *mcp.Request) error {
 		kind, param = policy.ActionGet, "name"
 	case "resources/read":
 		kind, param = policy.ActionRead, "uri"
-	case call.MethodEventsPoll, wire.MethodEventsStream:
+	case call.MethodEventsPoll, wire.MethodEventsStream, wire.MethodEventsSubscribe, wire.MethodEventsUnsubscribe:
 		kind = policy.ActionEvent
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		kind = policy.ActionCall

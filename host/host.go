@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/approval"
@@ -26,6 +27,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/task"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
+	"github.com/patchbay-mcp/patchbay/host/internal/webhooks"
 	"github.com/patchbay-mcp/patchbay/host/operator"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/host/state"
@@ -139,6 +141,8 @@ type Host struct {
 	counts    hostCounts
 	relay     *upstream.Relay // nil without a cluster
 	seats     sync.Map        // of streams of events, and by their IDs of kept events: the values are *seat
+	// webhooks is nil unless [Host.OfferWebhooks] was called.
+	webhooks atomic.Pointer[webhooks.Webhooks]
 
 	reloading sync.Mutex     // held by Reload
 	settings  config.Section // of the last file; written by Reload
@@ -197,6 +201,9 @@ func (h *Host) Close() error {
 	done := make(chan struct{})
 	go func() { // ends with the functions of Options
 		defer close(done)
+		if w := h.webhooks.Load(); w != nil { // first: the end of the host ends no subscription
+			w.Close()
+		}
 		h.cancel(mcp.ErrClosed)
 		h.stop()
 		h.agent.close()

@@ -81,7 +81,7 @@ func (v *View) serveMethod(ctx context.Context, req *mcp.Request) (res mcp.Resul
 		return v.complete(ctx, req)
 	case task.MethodGet, task.MethodUpdate, task.MethodCancel, task.MethodResult, task.MethodList:
 		return v.task(ctx, req)
-	case call.MethodEventsPoll, wire.MethodEventsStream:
+	case call.MethodEventsPoll, wire.MethodEventsStream, wire.MethodEventsSubscribe, wire.MethodEventsUnsubscribe:
 		return v.events(ctx, req)
 	case call.MethodSkillList, call.MethodSkillGet, call.MethodDirectoryRead:
 		return v.skills.Serve(ctx, req)

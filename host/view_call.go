@@ -179,8 +179,7 @@ func extensions(own map[string]json.RawMessage) map[string]json.RawMessage {
 
 // other serves a method of another extension.
 func (v *View) other(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
-	if isOfOlderRevisions(req.Method) || req.Method == wire.MethodEventsSubscribe ||
-		req.Method == wire.MethodEventsUnsubscribe { // a server knows its webhooks by the principal of the host
+	if isOfOlderRevisions(req.Method) {
 		return nil, mcp.Errorf(mcp.CodeMethodNotFound, "method not found: %s", req.Method)
 	}
 	v.table.Connect(ctx) // so that the extensions are known

@@ -36,10 +36,13 @@ type subscription struct {
 	from           events.Cursor
 }
 
-// events serves events/poll and events/stream.
+// events serves events/poll, events/stream, and the methods of webhooks.
 func (v *View) events(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
 	if err := v.offersEvents(ctx, req); err != nil {
 		return nil, err
+	}
+	if req.Method == wire.MethodEventsUnsubscribe {
+		return (*webhookView)(v).unsubscribe(ctx, req)
 	}
 	r, err := events.ParseRequest(req.Params)
 	if err != nil {
@@ -73,16 +76,29 @@ func (v *View) eventCall(ctx context.Context, req *mcp.Request, r *events.Reques
 	if err != nil {
 		return nil, err
 	}
-	b := &subscription{Request: *r, view: v, req: req, item: item, pool: serverPool(s)}
+	b, err := newSubscription(v, req, r, item, s)
+	if err != nil {
+		return nil, err
+	}
+	c := &call.Call{Kind: policy.ActionEvent, Pool: s, Target: item.Original, Item: item, Local: b.poll}
+	switch req.Method {
+	case wire.MethodEventsStream:
+		c.Local = b.stream
+	case wire.MethodEventsSubscribe:
+		c.Local = b.subscribe
+	}
+	return c, nil
+}
+
+func newSubscription(
+	v *View, req *mcp.Request, r *events.Request, item *catalogue.Item, s routes.Server,
+) (b *subscription, err error) {
+	b = &subscription{Request: *r, view: v, req: req, item: item, pool: serverPool(s)}
 	if b.from, err = events.ParseCursor(r.Cursor, s.Name()); err != nil {
 		return nil, err
 	}
 	b.Name, b.Cursor = item.Original, b.from.Position
-	c := &call.Call{Kind: policy.ActionEvent, Pool: s, Target: item.Original, Item: item, Local: b.poll}
-	if req.Method == wire.MethodEventsStream {
-		c.Local = b.stream
-	}
-	return c, nil
+	return b, nil
 }
 
 // offersEvents returns an error unless the caller may send methods of events: without a server that offers events, and
@@ -93,7 +109,8 @@ func (v *View) offersEvents(ctx context.Context, req *mcp.Request) error {
 			return jsonscan.HasObject(s.Lists().About().Capabilities, "extensions", listing.ExtensionEvents)
 		})
 	}
-	if task.IsModern(req.Revision()) {
+	isWebhook := req.Method == wire.MethodEventsSubscribe || req.Method == wire.MethodEventsUnsubscribe
+	if task.IsModern(req.Revision()) && (!isWebhook || v.host.webhooks.Load() != nil) {
 		if isOffered() {
 			return nil
 		}

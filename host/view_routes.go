@@ -25,6 +25,7 @@ func (v *View) newTable() *routes.Table {
 	return routes.New(&routes.Options{Caller: v.caller, Servers: v.resolve, Filters: v.filters,
 		Epoch: h.authorize.Epoch, Elsewhere: shared,
 		HasPolicy:    func() bool { return h.authorize.Policy() != nil },
+		Webhooks:     func() bool { return v.caller.Principal != nil && h.webhooks.Load() != nil },
 		Instructions: h.opts.Instructions,
 		Send:         func(e mcp.Event) { v.changes.Send(e) },
 		Watch:        func(subscribed bool) { h.noteSubscribed(v, subscribed) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,14 +12,19 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 
 	extevents "github.com/patchbay-mcp/patchbay/ext/events"
+	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/events"
 	"github.com/patchbay-mcp/patchbay/host/internal/routes"
 	"github.com/patchbay-mcp/patchbay/host/internal/upstream"
+	"github.com/patchbay-mcp/patchbay/host/internal/webhooks"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth"
 )
 
 const (
@@ -225,13 +231,17 @@ func (b *subscription) public(err error) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInternalError, "the server cannot be reached, or its events are invalid")
 }
 
-// check returns the error that ends a stream whose caller may no longer subscribe.
+// check returns the error that ends a subscription whose caller may no longer subscribe.
 func (b *subscription) check(ctx context.Context) *mcp.Error {
 	v := b.view
-	item, _, err := v.table.Find(ctx, catalogue.Events, b.item.Public)
-	if q, ok := errors.AsType[*routes.QuarantinedError](err); err == nil && item == nil || ok && q != nil {
+	item, s, err := v.table.Find(ctx, catalogue.Events, b.item.Public)
+	q, ok := errors.AsType[*routes.QuarantinedError](err)
+	if err == nil && (item == nil || s.Name() != b.pool.Name()) || ok && q != nil {
 		fault, _ := errors.AsType[*mcp.Error](catalogue.Events.Unknown(b.item.Public))
 		return fault
+	}
+	if err == nil {
+		b.item = item
 	}
 	p := v.host.authorize.Policy()
 	if p == nil {
@@ -241,4 +251,143 @@ func (b *subscription) check(ctx context.Context) *mcp.Error {
 		return extevents.Forbidden("the policy no longer allows the subscription")
 	}
 	return nil
+}
+
+// EventWebhooks configures [Host.OfferWebhooks].
+type EventWebhooks struct {
+	// Store keeps the subscriptions. Callers receive subscriptions without end only if it is durable.
+	Store webhook.Store
+	// Fetcher sends the deliveries; see [webhook.SenderOptions]. Default: an [oauth.Fetcher] without options.
+	Fetcher *oauth.Fetcher
+	// Caller returns the caller of a stored subscription as it may act now, since its key may have been revoked or
+	// limited meanwhile. An [*mcp.Error] ends the subscription, after another error the caller is looked up again.
+	// Default: callers do not change.
+	Caller func(ctx context.Context, c *policy.Caller) (*policy.Caller, error)
+	// Endless reports whether a caller may have a subscription without end: Caller must notice when such a caller
+	// loses its rights. Other subscriptions last an hour at most. Default: no caller may.
+	Endless func(c *policy.Caller) bool
+}
+
+// OfferWebhooks delivers events to the URLs of callers with a principal, which until then cannot subscribe, and
+// continues the subscriptions in the store, which may start servers. It must be called at most once, before the first
+// request. [Host.Close] ends the deliveries; then the caller may close the store.
+func (h *Host) OfferWebhooks(ctx context.Context, o *EventWebhooks) error {
+	w, err := webhooks.Start(ctx, &webhooks.Options{Store: o.Store, Fetcher: o.Fetcher, Current: o.Caller,
+		Endless: o.Endless, Logger: h.opts.Logger,
+		Open: func(
+			ctx context.Context, c *policy.Caller, req *mcp.Request, cursor string,
+		) (webhooks.Subscription, error) {
+			return (*webhookView)(h.For(c)).open(ctx, req, cursor)
+		}})
+	if err != nil {
+		return err
+	}
+	h.webhooks.Store(w)
+	return nil
+}
+
+// A webhookView manages the webhooks of the caller of a view.
+type webhookView View
+
+// open returns the subscription of a request events/subscribe that ended.
+func (v *webhookView) open(ctx context.Context, req *mcp.Request, cursor string) (webhooks.Subscription, error) {
+	r, err := events.ParseRequest(req.Params)
+	if err != nil {
+		return nil, err
+	}
+	if cursor != "" {
+		r.Cursor = &cursor
+	}
+	item, s, err := v.table.Find(upstream.WithCaller(ctx, v.caller), catalogue.Events, r.Name)
+	q, ok := errors.AsType[*routes.QuarantinedError](err)
+	if err == nil && item == nil || ok && q != nil {
+		return nil, catalogue.Events.Unknown(r.Name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the event %q: %v", r.Name, err) //nolint:errorlint // the caller must try again
+	}
+	b, err := newSubscription((*View)(v), req, r, item, s)
+	if err != nil {
+		return nil, err
+	}
+	return (*webhookEvents)(b), nil
+}
+
+// unsubscribe serves events/unsubscribe, also if the caller sees the type of events no more.
+func (v *webhookView) unsubscribe(ctx context.Context, req *mcp.Request) (mcp.Result, error) {
+	o, name := v.host.observe, jsonscan.GetString(req.Params, "name")
+	a := &policy.Action{Kind: policy.ActionEvent, Method: req.Method, Caller: v.caller, Arguments: call.Arguments(req)}
+	if v.host.opts.Recorder == nil {
+		return v.host.webhooks.Load().Unsubscribe(ctx, req, v.caller)
+	}
+	r := o.New(req, a)
+	r.Call, r.Public = o.IDs.Next(), name
+	if err := o.StoreIntent(&r); err != nil {
+		return nil, err
+	}
+	res, err := v.host.webhooks.Load().Unsubscribe(ctx, req, v.caller)
+	end := r
+	o.StoreEnd(&end, true, res, err)
+	return res, err
+}
+
+// webhookEvents is a [webhooks.Subscription].
+type webhookEvents subscription
+
+// subscribe serves events/subscribe.
+func (b *subscription) subscribe(ctx context.Context) (mcp.Result, error) {
+	return b.view.host.webhooks.Load().Subscribe(ctx, b.req, b.view.caller, (*webhookEvents)(b))
+}
+
+func (b *webhookEvents) Feed() (*events.Feed, events.Request) { return (*subscription)(b).feed() }
+
+func (b *webhookEvents) Take() (release func(), err error) {
+	h, own := b.view.host, &seat{principal: b.view.principal}
+	return func() { h.seats.Delete(own) }, h.take(own, own)
+}
+
+func (b *webhookEvents) Cursor(i *events.Item) string {
+	if i.Cursor != nil {
+		b.from = events.Cursor{Server: b.pool.Name(), Position: i.Cursor}
+	}
+	if text := b.from.Text(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+func (b *webhookEvents) Permit(ctx context.Context) error {
+	s := (*subscription)(b)
+	if fault := s.check(upstream.WithCaller(ctx, b.view.caller)); fault != nil && ctx.Err() == nil {
+		b.record(fault)
+		return fault
+	}
+	return ctx.Err()
+}
+
+func (b *webhookEvents) Deliver(ctx context.Context, e *events.Event) error {
+	err := (*subscription)(b).decide(upstream.WithCaller(ctx, b.view.caller), e)
+	if err != nil {
+		b.record(err)
+	}
+	return err
+}
+
+// record records that the caller did not receive an event, or the further events.
+func (b *webhookEvents) record(err error) {
+	_ = b.view.refused(b.req, policy.ActionEvent, b.item.Public, err)
+}
+
+func (b *webhookEvents) Ended(err error) error {
+	if err == nil {
+		return nil
+	}
+	if events.IsFinal(err) {
+		fault := (*subscription)(b).public(err)
+		if fault.Code == mcp.CodeMethodNotFound { // the server offers no events any more
+			return catalogue.Events.Unknown(b.item.Public)
+		}
+		return fault
+	}
+	return fmt.Errorf("follow the events of %q: %v", b.pool.Name(), err) //nolint:errorlint // as in open
 }

@@ -82,7 +82,7 @@ const (
 	ActionRead     ActionKind = "read"     // resources/read
 	ActionGet      ActionKind = "get"      // prompts/get
 	ActionComplete ActionKind = "complete" // completion/complete
-	ActionEvent    ActionKind = "event"    // events/poll, events/stream
+	ActionEvent    ActionKind = "event"    // events/poll, events/stream, events/subscribe
 	ActionOther    ActionKind = "other"    // a method of an extension
 	ActionResult   ActionKind = "result"   // a server responded; the caller has not received it
 	ActionQuestion ActionKind = "question" // a server asks the caller

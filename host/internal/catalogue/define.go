@@ -81,7 +81,11 @@ func (i *Item) define() json.RawMessage {
 		case key == "inputSchema" && i.Kind == Tools:
 			return i.inputSchema(value, hidden)
 		case key == "delivery" && i.Kind == Events:
-			return []byte(`["` + Push + `","` + Poll + `"]`)
+			modes := `["` + Push + `","` + Poll + `"`
+			if i.webhooks {
+				modes += `,"` + Webhook + `"`
+			}
+			return []byte(modes + "]")
 		case key == "_meta" && i.view != "":
 			return withView(value, i.view)
 		case !i.single:
@@ -202,8 +206,9 @@ func withView(meta []byte, uri string) []byte {
 
 // Modes of delivery of a type of events that a host translates into each other. Spec: SEP-3415, Delivery Modes.
 const (
-	Push = "push"
-	Poll = "poll"
+	Push    = "push"
+	Poll    = "poll"
+	Webhook = "webhook"
 )
 
 // Delivers reports whether the server of a type of events offers a mode of delivery.

@@ -48,11 +48,13 @@ func (c *Catalogue) build(s *member, e *entry, public string) *Item {
 		}
 	}
 	if i := e.item.Load(); i != nil && i.Public == public && i.Server == s.Name && i.ID == s.ID &&
-		i.options == s.Options && i.view == view && i.single == c.options.Single {
+		i.options == s.Options && i.view == view && i.single == c.options.Single &&
+		i.webhooks == c.options.Webhooks {
 		return i
 	}
 	i := &Item{Kind: e.kind, Server: s.Name, ID: s.ID, Original: e.original, Public: public, Raw: e.raw,
-		Digest: e.digest, options: s.Options, single: c.options.Single, view: view}
+		Digest: e.digest, options: s.Options, single: c.options.Single, view: view,
+		webhooks: c.options.Webhooks}
 	i.body = i.define()
 	e.item.Store(i)
 	return i

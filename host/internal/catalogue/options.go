@@ -46,6 +46,8 @@ type Options struct {
 	MaxName int
 	// Single keeps all names and URIs of the only server, except configured names.
 	Single bool
+	// Webhooks lists webhooks among the modes of delivery of events. Default: no.
+	Webhooks bool
 	// ToolGlobs contains globs of the public names of the tools that the caller may see; nil means
 	// all tools.
 	ToolGlobs []string

@@ -52,8 +52,10 @@ type Item struct {
 
 	body    json.RawMessage // the public definition, but with Original: Raw itself without other changes
 	options *ServerOptions
-	single  bool   // only configured changes
-	view    string // the public URI of a tool's view, if it differs from the original URI
+	single  bool // only configured changes
+	// webhooks means that a type of events is delivered to URLs, too.
+	webhooks bool
+	view     string // the public URI of a tool's view, if it differs from the original URI
 }
 
 // A List contains all items of a kind, as a server sent them. It is immutable and shared by the

@@ -28,6 +28,8 @@ type Options struct {
 	// instructions of a server are hidden if the policy hides all its items.
 	Epoch     func() uint64
 	HasPolicy func() bool
+	// Webhooks reports whether the caller may receive events at a URL. It must not change its answer.
+	Webhooks func() bool
 	// Instructions precede the instructions of the servers.
 	Instructions string
 	// Send sends an event to the subscriptions of the caller, and Watch learns when the first of them

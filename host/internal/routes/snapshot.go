@@ -72,7 +72,7 @@ func offers(s Server, lists [catalogue.Kinds]*catalogue.List) catalogue.Server {
 func (o *Options) catalogue(s *Servers) *catalogue.Options {
 	set := s.Settings
 	all := &catalogue.Options{Single: s.Single, MaxName: set.Names.Max, OwnInstructions: o.Instructions,
-		Extension: mergesExtension}
+		Extension: mergesExtension, Webhooks: o.Webhooks()}
 	if !s.Single {
 		all.ReservedNames = searchNames
 		if s.Logins {

@@ -66,7 +66,7 @@ func reader(t *testing.T, send func(server, method, uri string) (mcp.Result, err
 	table := routes.New(&routes.Options{Caller: &policy.Caller{}, Ring: sealer.Ring, Context: t.Context(), Logger: log,
 		Servers: func(*routes.Servers) *routes.Servers { return all },
 		Filters: func() []routes.Filter { return nil },
-		Epoch:   func() uint64 { return 0 }, HasPolicy: func() bool { return false }})
+		Epoch:   func() uint64 { return 0 }, HasPolicy: func() bool { return false }, Webhooks: func() bool { return false }})
 	return &skills.Reader{Table: table, Logger: log, Send: func(
 		_ context.Context, req *mcp.Request, _ policy.ActionKind, s routes.Server, target string,
 	) (mcp.Result, error) {

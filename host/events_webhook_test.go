@@ -1,0 +1,272 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
+	"github.com/patchbay-mcp/patchbay/host"
+	"github.com/patchbay-mcp/patchbay/host/event"
+	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/oauthfetch"
+	"github.com/patchbay-mcp/patchbay/internal/oauthtest"
+	"github.com/patchbay-mcp/patchbay/mcp"
+	"github.com/patchbay-mcp/patchbay/oauth"
+)
+
+// An endpoint receives the webhooks of a principal.
+type endpoint struct {
+	url    string
+	secret webhook.Secret
+
+	mu       sync.Mutex // guards the fields below
+	messages []*webhook.Message
+}
+
+func newEndpoint(t *testing.T, n *oauthtest.Network, name string) *endpoint {
+	t.Helper()
+	e := &endpoint{url: "https://hooks.example/" + name, secret: webhook.NewSecret()}
+	r := webhook.NewReceiver(nil)
+	if _, err := r.Add(e.secret, func(_ context.Context, m *webhook.Message) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.messages = append(e.messages, m)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	n.Page(e.url, r.ServeHTTP)
+	return e
+}
+
+// data returns the events, and the types of other messages.
+func (e *endpoint) data() (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.messages {
+		if m.Event == nil {
+			all = append(all, m.Type)
+		} else {
+			all = append(all, string(m.Event.Data))
+		}
+	}
+	return all
+}
+
+// params returns the params of a subscription.
+func (e *endpoint) params(name string, more ...any) map[string]any {
+	return params(name, append(more, "delivery",
+		map[string]any{"mode": "webhook", "url": e.url, "secret": e.secret.Reveal()})...)
+}
+
+func (e *endpoint) subscribe(t *testing.T, c *mcp.Client, name string, more ...any) error {
+	t.Helper()
+	_, err := c.Do(t.Context(), "events/subscribe", e.params(name, more...))
+	return err
+}
+
+func offer(t *testing.T, h *host.Host, n *oauthtest.Network, o host.EventWebhooks) {
+	t.Helper()
+	o.Fetcher = (*oauth.Fetcher)(n.Fetcher(&oauthfetch.Options{}))
+	if o.Store == nil {
+		o.Store = webhook.NewMemory()
+	}
+	if err := h.OfferWebhooks(t.Context(), &o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantData(t *testing.T, e *endpoint, want ...string) {
+	t.Helper()
+	if got := e.data(); !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", e.url, got, want)
+	}
+}
+
+// Principals receive the events of a server that polls or pushes at their own URLs, and only a principal itself ends
+// its subscription.
+func TestEventsByWebhook(t *testing.T) {
+	for _, mode := range []string{"poll", "push", "push without cursors"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newEventServer("git", strings.Fields(mode)[0])
+			s.lacksCursor = strings.Contains(mode, "without")
+			n := oauthtest.NewNetwork(t)
+			h := eventHost(t, map[string]*eventServer{"git": s, "db": newEventServer("db", "push")}, host.Options{})
+			offer(t, h, n, host.EventWebhooks{})
+			bob, eve := client(t, h, &policy.Caller{Principal: principal("bob")}), client(t, h, &policy.Caller{
+				Principal: principal("eve")})
+			ofBob, ofEve := newEndpoint(t, n, "bob"), newEndpoint(t, n, "eve")
+			list, err := bob.Do(t.Context(), "events/list", nil)
+			if err != nil || !strings.Contains(string(list), `"delivery":["push","poll","webhook"]`) {
+				t.Errorf("%s: got list %s, %v", mode, list, err)
+			}
+			if err := errors.Join(ofBob.subscribe(t, bob, "git__changed"), ofEve.subscribe(t, eve, "git__changed")); err != nil {
+				t.Fatal(mode, err)
+			}
+			s.emit(`{"n":1}`)
+			<-time.After(20 * time.Second)
+			_, err = eve.Do(t.Context(), "events/unsubscribe", ofBob.params("git__changed"))
+			wantFault(t, err, -32023)
+			if _, err := eve.Do(t.Context(), "events/unsubscribe", ofEve.params("git__changed")); err != nil {
+				t.Error(mode, err)
+			}
+			if err := ofBob.subscribe(t, bob, "git__changed"); err != nil { // a refresh
+				t.Error(mode, err)
+			}
+			<-time.After(5 * time.Second)
+			s.emit(`{"n":2}`)
+			<-time.After(20 * time.Second)
+			wantData(t, ofBob, `{"n":1}`, `{"n":2}`)
+			wantData(t, ofEve, `{"n":1}`)
+			if m := ofBob.messages[0]; m.Event.Name != "git__changed" || m.Cursor == "" && !s.lacksCursor {
+				t.Errorf("%s: got %+v with cursor %q", mode, m.Event, m.Cursor)
+			}
+			wantFault(t, ofBob.subscribe(t, client(t, h, &policy.Caller{}), "git__changed"), -32024)
+			wantFault(t, ofBob.subscribe(t, bob, "nothing"), -32023)
+		})
+	}
+}
+
+// Subscriptions continue after a restart with the events since, under the policy that is then in force.
+func TestWebhooksAfterRestart(t *testing.T) {
+	for _, mode := range []string{"poll", "push"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, store, n := newEventServer("git", mode), webhook.NewMemory(), oauthtest.NewNetwork(t)
+			ofBob, ofEve := newEndpoint(t, n, "bob"), newEndpoint(t, n, "eve")
+			open := func(o host.Options) *host.Host {
+				h := eventHost(t, map[string]*eventServer{"git": s, "db": newEventServer("db", "push")}, o)
+				offer(t, h, n, host.EventWebhooks{Store: store})
+				return h
+			}
+			h := open(host.Options{})
+			for name, e := range map[string]*endpoint{"bob": ofBob, "eve": ofEve} {
+				p := principal(name)
+				p.Claims = map[string]any{"team": name}
+				if err := e.subscribe(t, client(t, h, &policy.Caller{Principal: p}), "git__changed"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.emit(`{"n":1,"secret":"swordfish"}`)
+			<-time.After(20 * time.Second)
+			if err := h.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s.emit(`{"n":2,"secret":"swordfish"}`)
+			// The policy decides by the stored claims.
+			open(host.Options{Policy: policyFunc(func(a *policy.Action) policy.Decision {
+				d := policy.Decision{Do: policy.OutcomeAllow}
+				switch {
+				case a.Kind == policy.ActionResult:
+					d.Redact = []policy.Redaction{{Pointer: "/secret"}}
+				case a.Kind == policy.ActionEvent && a.Caller.Principal.Claims["team"] != "bob":
+					d = policy.Decision{Rule: "only-bob"}
+				}
+				return d
+			})})
+			<-time.After(20 * time.Second)
+			s.emit(`{"n":3}`)
+			<-time.After(20 * time.Second)
+			wantData(t, ofBob, `{"n":1,"secret":"swordfish"}`, `{"n":2,"secret":"[redacted]"}`, `{"n":3}`)
+			wantData(t, ofEve, `{"n":1,"secret":"swordfish"}`, "terminated")
+			if e := ofEve.messages[1].Error; e == nil || e.Code != -32024 {
+				t.Errorf("got %v", e)
+			}
+		})
+	}
+}
+
+// A subscription ends when its caller does, when the policy no longer allows it, and not when the server is down. The
+// audit log contains its begin and end, and events that the policy refused.
+func TestEndOfWebhooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := newEventServer("git", "push"), oauthtest.NewNetwork(t)
+		var mu sync.Mutex
+		var kinds []string
+		var denies atomic.Value
+		denies.Store("")
+		h := eventHost(t, map[string]*eventServer{"git": s}, host.Options{
+			Policy: policyFunc(func(a *policy.Action) policy.Decision {
+				if a.Kind == policy.ActionResult && strings.Contains(string(a.Result), "private") ||
+					a.Kind == policy.ActionEvent && a.Caller.Principal.Subject == denies.Load() {
+					return policy.Decision{Rule: "no"}
+				}
+				return policy.Decision{Do: policy.OutcomeAllow}
+			}),
+			Recorder: recorderFunc(func(r *event.Record) {
+				if r.Kind == policy.ActionEvent {
+					mu.Lock()
+					defer mu.Unlock()
+					kinds = append(kinds, r.Caller.Principal.Subject+" "+r.Method+" "+string(r.Event))
+				}
+			})})
+		var revoked atomic.Bool
+		offer(t, h, n, host.EventWebhooks{Caller: func(_ context.Context, c *policy.Caller) (*policy.Caller, error) {
+			switch {
+			case c.Principal.Subject == "bob" && revoked.Load():
+				return nil, &mcp.Error{Code: -32024, Message: "revoked"}
+			case c.Principal.Subject == "dan" && revoked.Load():
+				return nil, errors.New("the keys cannot be read")
+			}
+			return c, nil
+		}})
+		all := map[string]*endpoint{}
+		for _, name := range []string{"bob", "eve", "dan"} {
+			all[name] = newEndpoint(t, n, name)
+			if err := all[name].subscribe(t, client(t, h, &policy.Caller{Principal: principal(name)}), "git__changed"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.emit(`{"n":1}`)
+		s.emit(`{"private":2}`)
+		<-time.After(time.Second)
+		revoked.Store(true)
+		denies.Store("eve")
+		<-time.After(30 * time.Second)
+		revoked.Store(false)
+		<-time.After(2 * time.Minute)
+		s.emit(`{"n":3}`)
+		<-time.After(2 * time.Minute)
+		wantData(t, all["bob"], `{"n":1}`, "terminated")
+		wantData(t, all["eve"], `{"n":1}`, "terminated")
+		wantData(t, all["dan"], `{"n":1}`, `{"n":3}`)
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(kinds)
+		want := []string{"bob events/subscribe end", "bob events/subscribe intent", "bob events/subscribe refused",
+			"dan events/subscribe end", "dan events/subscribe intent", "dan events/subscribe refused",
+			"eve events/subscribe end", "eve events/subscribe intent", "eve events/subscribe refused",
+			"eve events/subscribe refused"}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("got records %q", kinds)
+		}
+	})
+}
+
+// A principal has a limited number of webhooks.
+func TestLimitOfWebhooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := oauthtest.NewNetwork(t)
+		h := eventHost(t, map[string]*eventServer{"git": newEventServer("git", "push")}, host.Options{})
+		offer(t, h, n, host.EventWebhooks{})
+		c, e := client(t, h, &policy.Caller{Principal: principal("bob")}), newEndpoint(t, n, "bob")
+		for i := range 64 {
+			if err := e.subscribe(t, c, "git__changed", "arguments", json.RawMessage(`{"n":`+string(rune('0'+i%10))+
+				`,"m":`+string(rune('0'+i/10))+`}`)); err != nil {
+				t.Fatal(i, err)
+			}
+		}
+		wantFault(t, e.subscribe(t, c, "git__changed"), -32025)
+		eve := newEndpoint(t, n, "eve")
+		if err := eve.subscribe(t, client(t, h, &policy.Caller{Principal: principal("eve")}), "git__changed"); err != nil {
+			t.Error(err)
+		}
+	})
+}
