@@ -103,8 +103,8 @@ func (a *grant) route(r Route) (Route, error) {
 func unknownRoute(what, name string) error { return fmt.Errorf("gateway: unknown %s %q", what, name) }
 
 // protect returns a handler that serves requests with valid credentials: a key of the local user, a
-// key of a principal, or a token. Without them the status is 401. The response is the same for all
-// of them.
+// key of a principal, a token, or a client certificate. Without them the status is 401. The response
+// is the same for all of them.
 func (g *Gateway) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if g.opts.InsecureNoAuth {
@@ -127,6 +127,8 @@ func (g *Gateway) protect(next http.Handler) http.Handler {
 			next.ServeHTTP(w, withGrant(r.Context(), r, localGrant))
 		case ok && isKey && g.live != nil:
 			g.serveKey(w, r, hash, next)
+		case len(r.Header["Authorization"]) == 0 && g.opts.Certificates != nil && hasCertificate(r):
+			g.opts.Certificates.serve(g, w, r, next)
 		case g.tokens != nil && !isKey:
 			g.tokens.serve(w, g.forwardable(r), next)
 		case len(r.Header["Authorization"]) == 0:

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -57,8 +56,6 @@ const wellKnown = "/.well-known/oauth-protected-resource"
 const (
 	// maxGuards bounds the paths whose checks are kept.
 	maxGuards = 1000
-	// maxAccepted bounds the principals whose requests are counted for records.
-	maxAccepted = 10_000
 )
 
 // A tokenChecker serves requests with access tokens. It is safe for concurrent use.
@@ -68,9 +65,8 @@ type tokenChecker struct {
 	public  string
 	scopes  []string // of the profiles, sorted
 
-	mu       sync.Mutex                                      // guards the fields below
-	guards   map[string]func(next http.Handler) http.Handler // by path
-	accepted map[string]time.Time                            // by principal: the last record
+	mu     sync.Mutex                                      // guards the field below
+	guards map[string]func(next http.Handler) http.Handler // by path
 }
 
 // usePublicURL checks the options that depend on the public URL.
@@ -96,8 +92,7 @@ func (g *Gateway) usePublicURL() error {
 		return errors.New("OAuth needs Verifier and AuthorizationServers")
 	}
 	g.tokens = &tokenChecker{gateway: g, opts: *o, public: u.Scheme + "://" + u.Host,
-		scopes: slices.Sorted(maps.Keys(o.Profiles)), guards: map[string]func(http.Handler) http.Handler{},
-		accepted: map[string]time.Time{}}
+		scopes: slices.Sorted(maps.Keys(o.Profiles)), guards: map[string]func(http.Handler) http.Handler{}}
 	g.tokens.guard(pathAll) // an invalid option fails here
 	return nil
 }
@@ -242,7 +237,7 @@ func (c *tokenChecker) audit(_ context.Context, d oauth.Decision) {
 		p = ofToken(d.Principal)
 	}
 	if d.Status == 0 {
-		if c.isDue(p.Key()) {
+		if g.accepted.isDue(p) {
 			g.recordLogin(p, detail)
 		}
 		return
@@ -255,21 +250,6 @@ func (c *tokenChecker) audit(_ context.Context, d oauth.Decision) {
 	g.opts.Logger.Warn("gateway: request refused", "reason", detail.Reason, "status", d.Status, "method", d.Method,
 		"remote", d.RemoteAddr)
 	g.recordLogin(p, detail)
-}
-
-// isDue reports whether the use of tokens of a principal is recorded now.
-func (c *tokenChecker) isDue(principal string) bool {
-	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, known := c.accepted[principal]; known && now.Sub(last) < usedInterval {
-		return false
-	}
-	if len(c.accepted) >= maxAccepted {
-		clear(c.accepted)
-	}
-	c.accepted[principal] = now
-	return true
 }
 
 // errorsOnly is a log handler that omits refusals, which audit logs within a limit.

@@ -22,7 +22,31 @@ const (
 	// maxFailing limits the addresses that are counted in an interval. All further addresses share
 	// a counter.
 	maxFailing = 10_000
+	// maxAccepted limits the principals whose last record is remembered.
+	maxAccepted = 10_000
 )
+
+// Acceptances remember when the use of tokens and certificates was recorded. They are safe for
+// concurrent use.
+type acceptances struct {
+	mu   sync.Mutex // guards the field below
+	last map[string]time.Time
+}
+
+// isDue reports whether the use of the credentials of a principal is recorded now.
+func (a *acceptances) isDue(p *mcp.Principal) bool {
+	now, key := time.Now(), p.Key()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, known := a.last[key]; known && now.Sub(last) < usedInterval {
+		return false
+	}
+	if a.last == nil || len(a.last) >= maxAccepted {
+		a.last = map[string]time.Time{}
+	}
+	a.last[key] = now
+	return true
+}
 
 // A failureCounter counts the refused requests of addresses. It is safe for concurrent use.
 type failureCounter struct {

@@ -16,10 +16,11 @@
 // Each path serves Streamable HTTP of every revision and HTTP+SSE, like package mcphttp. If the
 // configuration contains a single server, /mcp also serves it with unchanged names.
 //
-// Over HTTP each request must contain a key or a token. A key of [Options].Keys identifies the
-// local user, and so does the connection of [Gateway.ServeStdio]: both are one caller of the host,
-// without a principal. Other callers are principals, identified by a key in a [KeyStore] or by an
-// access token; see [OAuth]. For further kinds of credentials, pass [Gateway.Endpoint] to
+// Over HTTP each request must contain a key or a token, or use a connection with a client certificate.
+// A key of [Options].Keys identifies the local user, and so does the connection of
+// [Gateway.ServeStdio]: both are one caller of the host, without a principal. Other callers are
+// principals, identified by a key in a [KeyStore], by an access token (see [OAuth]), or by a
+// certificate (see [ClientCertificates]). For further kinds of credentials, pass [Gateway.Endpoint] to
 // [mcphttp.NewHandler], behind your own middleware.
 package gateway
 
@@ -53,6 +54,8 @@ type Options struct {
 	KeyStore *KeyStore
 	// OAuth accepts access tokens. It requires PublicURL. Default: tokens are rejected.
 	OAuth *OAuth
+	// Certificates accepts client certificates (mutual TLS). Default: certificates identify nobody.
+	Certificates *ClientCertificates
 	// PublicURL is the URL by which clients reach the gateway, without a path, such as
 	// https://mcp.example.com: the URL of the reverse proxy, if you use a proxy. Its host is
 	// allowed in addition to HTTP.AllowedHosts.
@@ -93,6 +96,7 @@ type Gateway struct {
 	live     *liveKeys     // nil without a store
 	tokens   *tokenChecker // nil if tokens are rejected
 	failures failureCounter
+	accepted acceptances
 	refusals *limitedlog.Log
 	connect  *connectPages
 	cards    func(next http.Handler) http.Handler // nil without a card
@@ -145,7 +149,7 @@ func New(h *host.Host, o *Options) *Gateway {
 			ended: func(k *Key, why error) { g.recordKey(outcomeEnded, k, why) }}
 		g.live.stop = state.Watch(g.live.store.state, stateKind, g.live.changed)
 	}
-	if err := errors.Join(g.usePublicURL(), g.useCard()); err != nil {
+	if err := errors.Join(g.usePublicURL(), g.useCard(), g.opts.Certificates.check()); err != nil {
 		panic("gateway: New: " + err.Error())
 	}
 	g.connect = newConnectPages(g)

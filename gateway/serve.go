@@ -159,7 +159,7 @@ func (g *Gateway) checkListener(l net.Listener) error {
 	case g.opts.InsecureNoAuth && !onLoopback(l.Addr()):
 		return fmt.Errorf("gateway: invalid listener at %s: must have a loopback address without authorization",
 			l.Addr())
-	case !g.opts.InsecureNoAuth && len(g.keys) == 0 && g.live == nil && g.tokens == nil:
+	case !g.opts.InsecureNoAuth && len(g.keys) == 0 && g.live == nil && g.tokens == nil && g.opts.Certificates == nil:
 		return errors.New("gateway: missing key: HTTP is served to clients with a key only")
 	}
 	return nil
