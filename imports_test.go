@@ -146,6 +146,7 @@ var allowedOutside = map[string][]string{
 	"gateway/cmd/patchbay/internal/console":            {"github.com/a-h/templ"},
 	"gateway/cmd/patchbay/internal/configedit":         {"github.com/spf13/cobra"},
 	"gateway/cmd/patchbay/internal/gatewayclient":      {"golang.org/x/sys"},
+	"gateway/cmd/patchbay/internal/https":              {"golang.org/x/crypto"},
 	"gateway/cmd/patchbay/internal/target":             {"golang.org/x/term"},
 	"gateway/cmd/patchbay/internal/term":               {"golang.org/x/term"},
 }

@@ -186,7 +186,7 @@ func run(t *testing.T, env []string, program string, args ...string) {
 	}
 	cmd := exec.Command(path, args...)
 	var stderr bytes.Buffer
-	cmd.Env, cmd.Stderr = append(os.Environ(), env...), &stderr
+	cmd.Env, cmd.Stderr, cmd.Stdout = append(os.Environ(), env...), &stderr, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -42,14 +42,14 @@ type OIDC struct {
 }
 
 // check checks the member auth of the settings.
-func (a *Auth) check(p *config.Problems, profiles map[string]*config.Profile) {
+func (a *Auth) check(p *config.Problems, s *Settings) {
 	if a == nil {
 		return
 	}
 	o := a.OIDC
 	if o == nil {
-		if !a.Keys {
-			p.Add("/auth/keys", "got false without oidc: no client could use the gateway")
+		if !a.Keys && (s.TLS == nil || s.TLS.Clients == nil) {
+			p.Add("/auth/keys", "got false without oidc and tls.clients: no client could use the gateway")
 		}
 		return
 	}
@@ -63,7 +63,7 @@ func (a *Auth) check(p *config.Problems, profiles map[string]*config.Profile) {
 		p.Add("/auth/oidc", "has clientSecret without clientId")
 	}
 	for scope, profile := range o.Profiles {
-		if _, known := profiles[profile]; !known {
+		if _, known := s.Profiles[profile]; !known {
 			p.Add(config.Pointer("auth", "oidc", "profiles", scope), "unknown profile %.64q", profile)
 		}
 		if strings.ContainsFunc(scope, isNotScope) {

@@ -26,6 +26,8 @@ func TestAuth(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
+	read(t, `{"tls": {"certificate": "a.crt", "key": "a.key", "clients": {"authorities": "a.pem"}}, "auth": {"keys": false}}`)
+	read(t, `{"listen": "0.0.0.0:443", "tls": {"acme": {"hosts": ["mcp.example.com"], "acceptTerms": true, "http": ":80"}}}`)
 	s := read(t, `{"publicURL": "https://mcp.example.com/",
 		"allowedHosts": ["mcp.internal", "mcp.internal:8443", "[::1]:80"]}`)
 	if s.PublicURL != "https://mcp.example.com" || len(s.AllowedHosts) != 3 {
@@ -34,6 +36,7 @@ func TestAuth(t *testing.T) {
 }
 
 func TestProblemsOfAuth(t *testing.T) {
+	const acme = `{"hosts": ["mcp.example.com"], "acceptTerms": true`
 	const issuer = `"issuer": "https://login.example.com"`
 	for text, want := range map[string]string{
 		`"auth": {"keys": false}`:                                                      "auth.keys: got false without oidc",
@@ -54,6 +57,22 @@ func TestProblemsOfAuth(t *testing.T) {
 		`"card": {}`:                                                                   "card: want publicURL",
 		`"card": {"name": "gateway"}, "publicURL": "https://mcp.example.com"`:          `card: invalid name "gateway"`,
 		`"card": {"websiteUrl": "https://"}, "publicURL": "https://mcp.example.com"`:   "card: invalid websiteUrl",
+		`"tls": {}`:                       "tls: want certificate and key, or acme",
+		`"tls": {"certificate": "a.crt"}`: "tls: want certificate and key, or acme",
+		`"tls": {"certificate": "a.crt", "key": "a.key", "acme": ` + acme + `}}`:                                      "tls: has acme and files",
+		`"tls": {"certificate": "a.crt", "key": "a.key"}, "publicURL": "http://127.0.0.1:7777"`:                       "publicURL: got",
+		`"tls": {"certificate": "a.crt", "key": "a.key", "clients": {}}`:                                              "tls.clients",
+		`"tls": {"certificate": "a.crt", "key": "a.key", "clients": {"authorities": "a", "name": "x"}}`:               "tls.clients.name",
+		`"tls": {"certificate": "a.crt", "key": "a.key", "clients": {"authorities": "a", "profiles": {"ann": "no"}}}`: `tls.clients.profiles.ann: unknown profile "no"`,
+		`"tls": {"acme": {"hosts": ["mcp.example.com"]}}`:                                                             "tls.acme.acceptTerms: must be true",
+		`"tls": {"acme": {"acceptTerms": true}}`:                                                                      "tls.acme",
+		`"tls": {"acme": {"hosts": [], "acceptTerms": true}}`:                                                         "tls.acme.hosts",
+		`"tls": {"acme": {"hosts": ["10.0.0.1"], "acceptTerms": true}}`:                                               "tls.acme.hosts: got",
+		`"tls": {"acme": {"hosts": ["*.example.com"], "acceptTerms": true}}`:                                          "tls.acme.hosts: got",
+		`"tls": {"acme": {"hosts": ["localhost"], "acceptTerms": true}}`:                                              "tls.acme.hosts: got",
+		`"tls": {"acme": ` + acme + `, "directory": "http://acme.example.com"}}`:                                      "tls.acme.directory",
+		`"tls": {"acme": ` + acme + `, "http": "80"}}`:                                                                "tls.acme.http: got",
+		`"listen": "0.0.0.0:443", "tls": {"acme": ` + acme + `, "http": "0.0.0.0:443"}}`:                              "tls.acme.http: got \"0.0.0.0:443\", which is also listen",
 	} {
 		checkProblem(t, "{"+text+"}", "patchbay."+want)
 	}

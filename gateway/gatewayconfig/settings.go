@@ -57,6 +57,8 @@ type Settings struct {
 	PublicURL string `json:"publicURL,omitzero" jsonschema:"URL of the gateway for clients,pattern=^https?://" reload:"restart"` //nolint:lll // a tag
 	// AllowedHosts lists further names by which clients may reach the gateway; see package mcphttp.
 	AllowedHosts []string `json:"allowedHosts,omitzero" jsonschema:"names of the gateway,minLength=1,maxLength=256" reload:"restart"` //nolint:lll // a tag
+	// TLS serves https at Listen; nil means plain HTTP.
+	TLS *TLS `json:"tls,omitzero" jsonschema:"serves https at listen; absent for plain HTTP" reload:"restart"`
 	// Card describes the gateway in a server card, which everybody may read and which requires
 	// PublicURL; nil means no card.
 	Card *Card `json:"card,omitzero" jsonschema:"public description of the gateway; absent for none" reload:"restart"`
@@ -87,6 +89,17 @@ func Read(f *config.File) (*Settings, error) {
 	return s, nil
 }
 
+// BaseURL returns the URL of a gateway at an address for its clients, without a path.
+func (s *Settings) BaseURL(addr string) string {
+	switch {
+	case s.PublicURL != "":
+		return s.PublicURL
+	case s.TLS != nil:
+		return "https://" + addr
+	}
+	return "http://" + addr
+}
+
 // Schema returns the JSON Schema of configuration files with the settings of a gateway.
 func Schema() json.RawMessage { return config.Schema(new(Settings)) }
 
@@ -100,10 +113,11 @@ func isAddress(text string) bool {
 // Check completes and checks the settings. [config.File.Decode] calls it.
 func (s *Settings) Check(p *config.Problems) {
 	s.Audit.check(p)
-	s.Auth.check(p, s.Profiles)
+	s.Auth.check(p, s)
 	s.PublicURL = checkPublicURL(p, "/publicURL", s.PublicURL)
 	checkHosts(p, s.AllowedHosts)
 	s.Card.check(p, s.PublicURL)
+	s.checkTLS(p)
 	if !isAddress(s.Listen) {
 		p.Add("/listen", "got %.64q, want host:port, such as \"127.0.0.1:7777\"", s.Listen)
 	}

@@ -342,10 +342,11 @@ func clientURL(ctx context.Context, f *cmdutil.Factory, c *hosting.Config) strin
 			return status.URL
 		}
 	}
-	if settings, err := gatewayconfig.Read(c.File); err == nil && settings.PublicURL != "" {
-		return settings.PublicURL + connect.Endpoint
+	settings, err := gatewayconfig.Read(c.File)
+	if err != nil {
+		settings = new(gatewayconfig.Settings)
 	}
-	return "http://" + hosting.GatewayAddr(c.Settings, "") + connect.Endpoint
+	return settings.BaseURL(hosting.GatewayAddr(c.Settings, "")) + connect.Endpoint
 }
 
 func list(ctx context.Context, o *cmdutil.Invocation) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/exit"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/gatewayclient"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/hosting"
+	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/https"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/observe"
 	"github.com/patchbay-mcp/patchbay/gateway/cmd/patchbay/internal/telemetry"
 	"github.com/patchbay-mcp/patchbay/gateway/gatewayconfig"
@@ -48,10 +49,11 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	}
 	defer l.Close()
 	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
-		given, _, _ := net.SplitHostPort(hosting.GatewayAddr(g.Config.Settings, g.Addr)) // 0.0.0.0 listens on [::]
-		address := net.JoinHostPort(given, port)
-		f.IO.Err.Printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: use a "+
-			"reverse proxy with TLS", address)
+		if settings.TLS == nil {
+			given, _, _ := net.SplitHostPort(hosting.GatewayAddr(g.Config.Settings, g.Addr)) // 0.0.0.0 listens on [::]
+			f.IO.Err.Printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: "+
+				"configure tls, or use a reverse proxy with TLS", net.JoinHostPort(given, port))
+		}
 		if opts.OAuth != nil && opts.PublicURL == "" {
 			return exit.UsageError(fmt.Errorf(
 				"missing publicURL: with auth.oidc at %s the settings must have the https URL "+
@@ -59,9 +61,14 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 		}
 	}
 	if opts.OAuth != nil && opts.PublicURL == "" {
-		opts.PublicURL = "http://" + observe.Authority(l.Addr())
+		opts.PublicURL = settings.BaseURL(observe.Authority(l.Addr()))
 	}
-	g.url = gatewayBase(settings, l.Addr()) + connect.Endpoint
+	secure, endTLS, err := useTLS(ctx, f, g, settings.TLS, opts)
+	if err != nil {
+		return err
+	}
+	defer endTLS()
+	g.url = settings.BaseURL(observe.Authority(l.Addr())) + connect.Endpoint
 	defer joinReplicas(ctx, f, g, l.Addr())()
 	gw := newGateway(ctx, f, g, opts)
 	if err := g.observed.ObserveStats(g.Host, gw); err != nil {
@@ -81,9 +88,33 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	}
 	defer serveAdmin(ctx, f, g, gw)()
 	g.Config.Stores.Announce(f)
-	announceGateway(f, g, gatewayBase(settings, l.Addr()), key)
+	announceGateway(f, g, settings.BaseURL(observe.Authority(l.Addr())), key)
 	defer serveConsole(ctx)()
-	return gw.Serve(g.Config.Stores.Serving(ctx, l))
+	serving, l := g.Config.Stores.Serving(ctx, l)
+	return gw.Serve(serving, secure(l))
+}
+
+// useTLS reads the certificates of the settings, and adds client certificates to the options. The listener of secure
+// uses TLS; without settings, it is the given one.
+func useTLS(ctx context.Context, f *cmdutil.Factory, g *Run, settings *gatewayconfig.TLS, o *gateway.Options) (
+	secure func(net.Listener) net.Listener, end func(), err error) {
+	if settings == nil {
+		return func(l net.Listener) net.Listener { return l }, func() {}, nil
+	}
+	entries, err := g.Config.State(ctx, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := https.Open(&https.Options{Settings: settings, State: entries, Transport: f.Client.Net.NewBase(),
+		Logger: f.IO.Logger()})
+	if err != nil {
+		return nil, nil, exit.UsageError(fmt.Errorf("tls: %w", err))
+	}
+	if !g.NoAuth {
+		o.Certificates = s.ClientCertificates()
+	}
+	end, err = s.Follow(ctx)
+	return s.Listener, end, err
 }
 
 // runningAdvice returns a clause that names the running gateway of the configuration, or "".
@@ -92,14 +123,6 @@ func runningAdvice(ctx context.Context, f *cmdutil.Factory) string {
 		return ""
 	}
 	return gatewayclient.ErrGatewayRuns.Error() + ": see \"patchbay gateway status\"; "
-}
-
-// gatewayBase returns the URL of a gateway without a path, for its clients.
-func gatewayBase(settings *gatewayconfig.Settings, addr net.Addr) string {
-	if settings.PublicURL != "" {
-		return settings.PublicURL
-	}
-	return "http://" + observe.Authority(addr)
 }
 
 // gatewayAuth returns the callers that a gateway must serve over HTTP, and the key of the local
