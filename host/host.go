@@ -139,10 +139,9 @@ type Host struct {
 	limits    *limits.Limits
 	result    *result.Steps
 	counts    hostCounts
-	relay     *upstream.Relay // nil without a cluster
-	seats     sync.Map        // of streams of events, and by their IDs of kept events: the values are *seat
-	// webhooks is nil unless [Host.OfferWebhooks] was called.
-	webhooks atomic.Pointer[webhooks.Webhooks]
+	relay     *upstream.Relay                   // nil without a cluster
+	seats     sync.Map                          // *seat of streams of events, and of kept events by ID
+	webhooks  atomic.Pointer[webhooks.Webhooks] // nil until OfferWebhooks
 
 	reloading sync.Mutex     // held by Reload
 	settings  config.Section // of the last file; written by Reload

@@ -160,14 +160,15 @@ func (b *subscription) stream(ctx context.Context) (mcp.Result, error) {
 		var err error
 		select {
 		case i, more := <-flow.Items:
-			if err = flow.Err(); !more && (err == nil || !begun) {
-				return mcp.RawResult(`{"resultType":"complete"}`), err
+			if more {
+				begun, err = true, b.pass(ctx, &i)
+				break
 			}
-			if !more {
+			if err = flow.Err(); err != nil && begun {
 				_ = b.notify(ctx, events.Terminated, &streamed{Error: b.public(err)})
-				return mcp.RawResult(`{"resultType":"complete"}`), nil
+				err = nil
 			}
-			begun, err = true, b.pass(ctx, &i)
+			return mcp.RawResult(`{"resultType":"complete"}`), err
 		case <-tick.C:
 			if !begun {
 				continue

@@ -194,12 +194,12 @@ func (w *Webhooks) begin(
 	err = mcp.Errorf(mcp.CodeInternalError, "the server has not accepted the subscription in time")
 	select {
 	case i, more := <-p.Items:
-		if err = p.Err(); more {
+		if more {
 			p.cursor = sub.Cursor(&i)
 			w.park(keyOf(s), p)
 			return p.cursor, i.Truncated, nil
 		}
-		if err == nil {
+		if err = p.Err(); err == nil {
 			err = context.Canceled // the host is closed
 		}
 	case <-timer.C:
