@@ -18,6 +18,10 @@ type pace struct {
 func (b *bench) paceOf(w workload) pace {
 	p := pace{9, 250 * time.Millisecond, 100 * time.Millisecond}
 	switch {
+	case w.webhook && b.quick:
+		p = pace{3, 300 * time.Millisecond, 300 * time.Millisecond}
+	case w.webhook:
+		p = pace{9, time.Second, time.Second}
 	case b.quick:
 		p = pace{3, 150 * time.Millisecond, 60 * time.Millisecond}
 	case len(w.bounds) == 0 || w.clients:
@@ -110,6 +114,11 @@ func (b *bench) expectedOf(w workload) time.Duration {
 			add(new(subject))
 		}
 		return total + growthOpening
+	}
+	if w.webhook {
+		add(new(subject))
+		add(new(subject))
+		return total + webhookStarting + time.Duration(p.rounds+1)*webhookSettling
 	}
 	if w.observed != nil {
 		add(new(subject))

@@ -54,6 +54,11 @@ func (b *bench) build(ctx context.Context, workloads []workload) error {
 			programs["client"] = append(programs["client"], "observed")
 			continue
 		}
+		if w.webhook {
+			programs["client"] = append(programs["client"], "webhook")
+			programs["server"] = append(programs["server"], "receiver")
+			continue
+		}
 		if !w.clients {
 			for _, s := range b.servers {
 				if w.suits(s) && s.script == "" && s.name != before {

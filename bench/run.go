@@ -117,6 +117,8 @@ func (b *bench) measure(ctx context.Context, w workload) ([]*subject, error) {
 		open = b.openObserved
 	case w.growth != nil:
 		open = b.openGrowth
+	case w.webhook:
+		open = b.openWebhooks
 	case w.clients:
 		open = b.openClients
 	}

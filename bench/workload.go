@@ -37,6 +37,8 @@ type workload struct {
 	gateway *gatewayCell
 	// observed, if set, measures an observer.
 	observed *observedCell
+	// webhook workloads measure deliveries of webhooks.
+	webhook bool
 	// growth, if set, measures a program in several sizes.
 	growth *growthCell
 	// quick workloads are part of a quick run, and so are workloads with bounds that are not full.
@@ -77,6 +79,7 @@ func catalogueWorkloads() []workload {
 		catalogueGatewayWorkloads(),
 		catalogueGrowthWorkloads(),
 		catalogueObservedWorkloads(),
+		catalogueWebhookWorkloads(),
 	)
 }
 
@@ -277,7 +280,7 @@ func (w workload) serverArgs() []string {
 // kind returns the kind of program that the workload measures.
 func (w workload) kind() string {
 	switch {
-	case w.isGateway(), w.observed != nil:
+	case w.isGateway(), w.observed != nil, w.webhook:
 		return "program"
 	case w.clients:
 		return "client"

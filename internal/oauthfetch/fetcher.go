@@ -140,15 +140,20 @@ func (f *Fetcher) WithoutCertificates() *Fetcher {
 	return &copied
 }
 
-// KeepingConnections returns a Fetcher with the same options that keeps connections open between
-// requests of its [Fetcher.HTTPClient], which must close them. An address is checked when it is
-// dialled, and a connection stays at its address.
+// maxIdle limits the idle connections that a Fetcher keeps, for their file descriptors, and
+// maxIdlePerHost those to a host: many requests at a time go to the host of a large service.
+const maxIdle, maxIdlePerHost = 1000, 100
+
+// KeepingConnections returns a Fetcher with the same options that keeps up to 1,000 connections open
+// between requests of its [Fetcher.HTTPClient], up to 100 of them to the same host. The caller must
+// close them. An address is checked when it is dialled, and a connection stays at its address.
 func (f *Fetcher) KeepingConnections(idle time.Duration) *Fetcher {
 	copied := *f
 	copied.transport = f.transport.Clone()
 	copied.transport.DialContext = copied.policy.dial
 	copied.transport.DisableKeepAlives = false
 	copied.transport.IdleConnTimeout = idle
+	copied.transport.MaxIdleConns, copied.transport.MaxIdleConnsPerHost = maxIdle, maxIdlePerHost
 	return &copied
 }
 

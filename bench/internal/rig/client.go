@@ -60,11 +60,10 @@ func ClientMain(open func(context.Context, Target) (*Connection, error)) {
 }
 
 func runClient(open func(context.Context, Target) (*Connection, error), t Target) error {
-	meter, err := net.Listen("tcp", loopback)
+	meter, err := listenMeter()
 	if err != nil {
 		return err
 	}
-	go serveMeter(meter)
 	// Connections may keep the context, so it must not end with openTimeout.
 	timer := time.AfterFunc(openTimeout, func() { log.Fatalf("the client did not connect within %v", openTimeout) })
 	c, err := open(context.Background(), t)
@@ -75,8 +74,42 @@ func runClient(open func(context.Context, Target) (*Connection, error), t Target
 	if want := t.Era.Revision(); c.Revision != want {
 		return fmt.Errorf("negotiated protocol version %s, want %s", c.Revision, want)
 	}
-	announce(Announcement{Meter: meter.Addr().String()})
-	return load.Serve(os.Stdin, os.Stdout, func(d time.Duration) (load.Slice, error) { return c.run(t.Width, d) })
+	return serveSlices(meter, func(d time.Duration) (load.Slice, error) { return c.run(t.Width, d) })
+}
+
+// SliceMain is the main function of a program that sends on its own, with flags of its own. It calls open,
+// which must return within 20 seconds, and then the result of open for each slice that is requested on
+// standard input. It does not return.
+func SliceMain(open func() (func(time.Duration) (load.Slice, error), error)) {
+	flag.Parse()
+	meter, err := listenMeter()
+	if err != nil {
+		log.Fatal(err)
+	}
+	run, err := open()
+	if err == nil {
+		err = serveSlices(meter, run)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(0)
+}
+
+// listenMeter serves the meter of this process and returns its address.
+func listenMeter() (string, error) {
+	meter, err := net.Listen("tcp", loopback)
+	if err != nil {
+		return "", err
+	}
+	go serveMeter(meter)
+	return meter.Addr().String(), nil
+}
+
+// serveSlices runs the slices that are requested on standard input.
+func serveSlices(meter string, run func(time.Duration) (load.Slice, error)) error {
+	announce(Announcement{Meter: meter})
+	return load.Serve(os.Stdin, os.Stdout, run)
 }
 
 // run makes calls for about d, width at a time, and waits for all of them.

@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 
 	"github.com/patchbay-mcp/patchbay/bench/internal/echo"
@@ -106,6 +107,17 @@ func serveHTTP(meter net.Listener, h http.Handler) error {
 		Meter: meter.Addr().String(),
 	})
 	return http.Serve(l, h)
+}
+
+// ServeTLS is ServeHTTP with TLS and the certificate of package httptest, which its clients do not verify.
+func ServeTLS(h http.Handler) error {
+	meter, err := listenMeter()
+	if err != nil {
+		return err
+	}
+	s := httptest.NewTLSServer(h)
+	announce(Announcement{URL: s.URL, Meter: meter})
+	select {}
 }
 
 func announce(a Announcement) {

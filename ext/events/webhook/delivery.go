@@ -72,7 +72,9 @@ const (
 
 // sendEvent delivers an event.
 func (d *subscription) sendEvent(e *events.Delivered, cursor string) (result, error) {
-	body, err := e.Encode(cursor)
+	var body []byte
+	var err error
+	d.sender.pool.do(func() { body, err = e.Encode(cursor) })
 	if err != nil || !isID(e.ID) || len(body) > MaxBody {
 		d.sender.o.Logger.Warn("webhook: an event cannot be sent: its eventId must be 1 to 256 printable ASCII "+
 			"characters, and its body at most 256 KiB", "id", d.id, "event", e.Name, "bytes", len(body),
@@ -144,7 +146,11 @@ func (d *subscription) deliver(ctx context.Context, id string, body []byte) (res
 		if err := d.await(ctx, id); err != nil {
 			return givenUp, err
 		}
-		status, _, category := d.sender.exchange(ctx, d.URL, d.id, id, body, d.secrets(time.Now()))
+		var status int
+		var category string
+		d.sender.pool.do(func() {
+			status, _, category = d.sender.exchange(ctx, d.URL, d.id, id, body, d.secrets(time.Now()))
+		})
 		if err := context.Cause(ctx); err != nil {
 			return givenUp, err
 		}
@@ -266,7 +272,7 @@ func (d *subscription) failed(ctx context.Context, id, category string) (last bo
 // exchange sends a message and reads the response, up to maxReply bytes.
 func (s *Sender) exchange(ctx context.Context, url, subscription, id string, body []byte,
 	secrets []Secret) (status int, reply []byte, category string) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, min(s.o.Timeout, s.fetch.Timeout()))
 	defer cancel()
 	if _, err := s.checkURL(url); err != nil {
 		return 0, nil, CategoryRefused
@@ -281,12 +287,14 @@ func (s *Sender) exchange(ctx context.Context, url, subscription, id string, bod
 	// if a connection was closed meanwhile.
 	req.Header["Idempotency-Key"] = nil
 	Sign(req.Header, id, time.Now(), body, secrets...)
-	resp, err := s.client.Do(req)
+	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
 		return 0, nil, categoryOf(err)
 	}
 	defer resp.Body.Close()
-	reply, _ = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if resp.ContentLength != 0 {
+		reply, _ = io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	}
 	switch {
 	case resp.StatusCode/100 == 2: // the message was accepted, even if the body is incomplete
 		return resp.StatusCode, reply, ""

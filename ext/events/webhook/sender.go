@@ -87,12 +87,14 @@ type SenderOptions struct {
 //
 // Spec: SEP-3415, Webhook-Based Delivery.
 type Sender struct {
-	o      SenderOptions
-	fetch  *oauthfetch.Fetcher
-	client *http.Client
-	ctx    context.Context // ends with Close
-	stop   context.CancelFunc
-	work   sync.WaitGroup // deliveries
+	o     SenderOptions
+	fetch *oauthfetch.Fetcher
+	// transport sends requests without what a client adds: redirects, cookies and a further timer.
+	transport http.RoundTripper
+	ctx       context.Context // ends with Close
+	stop      context.CancelFunc
+	work      sync.WaitGroup // deliveries
+	pool      *workers
 
 	mu         sync.Mutex // guards the fields below
 	feed       Feed       // nil before Start
@@ -121,8 +123,9 @@ func NewSender(opts *SenderOptions) *Sender {
 	fetcher := cmp.Or(o.Fetcher, oauth.NewFetcher(nil))
 	s := &Sender{o: o, active: map[string]*subscription{}, counts: map[string]int{}}
 	s.fetch = (*oauthfetch.Fetcher)(fetcher).WithoutCertificates().KeepingConnections(idleConnection)
-	s.client = s.fetch.HTTPClient()
+	s.transport = s.fetch.HTTPClient().Transport
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.pool = newWorkers(s.ctx, &s.work)
 	return s
 }
 
@@ -166,7 +169,7 @@ func (s *Sender) Close() error {
 		err = errors.Join(err, sub.flush(ctx))
 	}
 	s.active, s.feed = nil, nil
-	s.client.CloseIdleConnections()
+	(&http.Client{Transport: s.transport}).CloseIdleConnections()
 	return err
 }
 
