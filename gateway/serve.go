@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/patchbay-mcp/patchbay/gateway/internal/limitedlog"
 	"github.com/patchbay-mcp/patchbay/gateway/internal/netx"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -116,12 +117,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	g.connect.listensAt(l.Addr())
-	log := g.opts.HTTP.Logger
 	server := &http.Server{
 		Handler: g.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: max(g.opts.HTTP.MaxHeaderBytes, maxHeaderBytes),
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-		BaseContext:    func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog: log.New(&limitedlog.Log{Logger: g.opts.HTTP.Logger, Summary: "gateway: more connections failed",
+			What: "connections"}, "", 0),
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	g.mu.Lock()
 	over := g.over

@@ -3,6 +3,7 @@ package limitedlog
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
@@ -38,6 +39,15 @@ func (l *Log) Admit() bool {
 	}
 	l.lines++
 	return true
+}
+
+// Write logs a line of an http.Server, if there is room for it: a client causes lines by handshakes of
+// TLS that fail.
+func (l *Log) Write(line []byte) (int, error) {
+	if l.Admit() {
+		l.Logger.Warn(strings.TrimSuffix(string(line), "\n"))
+	}
+	return len(line), nil
 }
 
 func (l *Log) endInterval() {

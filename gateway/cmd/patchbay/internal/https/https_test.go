@@ -12,6 +12,7 @@ import (
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +112,15 @@ type site struct {
 	ca       *authority
 	dir, url string
 	waiting  chan struct{} // receives a value when the tool wait has begun
+	log      lines
+}
+
+// Lines are the lines of a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 func (s *site) writePair(c *tls.Certificate) {
@@ -122,7 +133,7 @@ func (s *site) writePair(c *tls.Certificate) {
 
 func newSite(t *testing.T, clients *gatewayconfig.ClientCertificates) *site {
 	t.Helper()
-	s := &site{t: t, ca: newAuthority(t), dir: t.TempDir(), waiting: make(chan struct{}, 10)}
+	s := &site{t: t, ca: newAuthority(t), dir: t.TempDir(), waiting: make(chan struct{}, 10), log: make(lines, 1000)}
 	s.writePair(s.ca.issue(&x509.Certificate{}))
 	settings := &gatewayconfig.TLS{Certificate: filepath.Join(s.dir, "tls.crt"), Key: filepath.Join(s.dir, "tls.key"),
 		Clients: clients}
@@ -138,7 +149,8 @@ func newSite(t *testing.T, clients *gatewayconfig.ClientCertificates) *site {
 		"patchbay": {"profiles": {"work": {"servers": ["two"]}}}}`)))(t)
 	h := must(host.Open(t.Context(), f, &host.Options{Logger: quiet,
 		Dial: func(context.Context, *config.Server) (mcp.Transport, error) { return mcp.InMemory(s.server()), nil }}))(t)
-	g := gateway.New(h, &gateway.Options{Keys: []string{key}, Certificates: x.ClientCertificates(), Logger: quiet})
+	g := gateway.New(h, &gateway.Options{Keys: []string{key}, Certificates: x.ClientCertificates(),
+		Logger: slog.New(slog.NewTextHandler(s.log, nil))})
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s.url = "https://" + l.Addr().String() + "/mcp"
 	ctx, cancel := context.WithCancel(context.Background())
@@ -324,6 +336,31 @@ func TestChangedFilesAreRead(t *testing.T) {
 	}
 	if n, err := s.tools(mcptest.Modern, s.client(nil), "Bearer "+key); n != 2 || err != nil {
 		t.Errorf("got %d tools and error %v, want 2", n, err)
+	}
+}
+
+// A client that speaks no TLS must not fill the disk with lines of the log.
+func TestFailedHandshakesAreLoggedWithinALimit(t *testing.T) {
+	s := newSite(t, nil)
+	addr := strings.TrimSuffix(strings.TrimPrefix(s.url, "https://"), "/mcp")
+	for range 60 {
+		c := must(net.Dial("tcp", addr))(t)
+		_, err := c.Write([]byte("GET /mcp HTTP/1.1\r\n\r\n"))
+		_, readErr := io.ReadAll(c) // until the gateway has closed the connection
+		if err := errors.Join(err, readErr, c.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case line := <-s.log:
+		if !strings.Contains(line, "TLS handshake error") {
+			t.Errorf("got the line %s", line)
+		}
+	case <-time.After(hang):
+		t.Fatal("no line was logged")
+	}
+	if n := len(s.log); n > 10 {
+		t.Errorf("got %d further lines, want at most 10", n)
 	}
 }
 
