@@ -162,8 +162,8 @@ func (g *Gateway) FindCaller(key, subject, issuer string) (p *mcp.Principal, err
 	g.Admin()
 	if p = g.admin.Load().events.principal(subject, issuer); key != "" {
 		p = nil
-		if g.live != nil {
-			p = g.live.named(key)
+		if k, err := g.live.named(key); err == nil {
+			p = k.caller
 		}
 	}
 	if p == nil {

@@ -107,17 +107,30 @@ func (l *liveKeys) find(hash keyHash) (*liveKey, error) {
 	return k, nil
 }
 
-// named returns the principal of a key that has not ended, or nil.
-func (l *liveKeys) named(name string) *mcp.Principal {
+// named returns the key with a name that has not ended. The error is errKeysUnread while that is not known. l may be
+// nil: without a store there is no key.
+func (l *liveKeys) named(name string) (*liveKey, error) {
+	if l == nil {
+		return nil, errRevokedKey
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.refresh() // it is logged, and no key is valid if the keys cannot be read for long
+	if err := l.refresh(); err != nil { // it is logged
+		return nil, err
+	}
 	for _, k := range l.byHash {
-		if k.Name == name && !k.IsExpired(time.Now()) {
-			return k.caller
+		switch {
+		case k.Name != name:
+		case k.IsExpired(time.Now()):
+			return nil, errExpiredKey
+		default:
+			return k, nil
 		}
 	}
-	return nil
+	if l.quit != nil { // the key may be new
+		return nil, errKeysUnread
+	}
+	return nil, errRevokedKey
 }
 
 // touch records the use of a key.

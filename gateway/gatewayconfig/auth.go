@@ -83,7 +83,7 @@ func checkPublicURL(p *config.Problems, at, text string) string {
 	return strings.TrimRight(text, "/")
 }
 
-func checkHosts(p *config.Problems, all []string) {
+func checkHosts(p *config.Problems, member string, all []string) {
 	isInvalid := func(host string) bool {
 		name, port, hasPort := strings.Cut(host, ":")
 		if ip, err := netip.ParseAddrPort(host); err == nil && ip.Addr().Is6() {
@@ -92,7 +92,7 @@ func checkHosts(p *config.Problems, all []string) {
 		return name == "" || strings.ContainsAny(host, "/@[] *?#") || hasPort && !netx.ValidPort(port)
 	}
 	if n := slices.IndexFunc(all, isInvalid); n >= 0 {
-		p.Add("/allowedHosts", "got %.100q, want a name with or without a port, such as "+
+		p.Add(member, "got %.100q, want a name with or without a port, such as "+
 			"\"mcp.example.com\"", all[n])
 	}
 }

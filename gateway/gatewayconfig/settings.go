@@ -62,6 +62,8 @@ type Settings struct {
 	// Card describes the gateway in a server card, which everybody may read and which requires
 	// PublicURL; nil means no card.
 	Card *Card `json:"card,omitzero" jsonschema:"public description of the gateway; absent for none" reload:"restart"`
+	// Events configures the webhooks of events; nil means the defaults.
+	Events *Events `json:"events,omitzero" jsonschema:"webhooks of events" reload:"restart"`
 	// Auth configures the credentials that a gateway accepts over HTTP; nil means keys only.
 	Auth *Auth `json:"auth,omitzero" jsonschema:"whom the gateway serves over HTTP" reload:"restart"`
 	// Capture is the part of its traffic that a gateway holds in memory: "off", "summaries", which
@@ -115,7 +117,8 @@ func (s *Settings) Check(p *config.Problems) {
 	s.Audit.check(p)
 	s.Auth.check(p, s)
 	s.PublicURL = checkPublicURL(p, "/publicURL", s.PublicURL)
-	checkHosts(p, s.AllowedHosts)
+	checkHosts(p, "/allowedHosts", s.AllowedHosts)
+	s.Events.check(p)
 	s.Card.check(p, s.PublicURL)
 	s.checkTLS(p)
 	if !isAddress(s.Listen) {

@@ -83,7 +83,7 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 		"line 4, column 2: patchbay.nmaes: unknown member \"nmaes\" (did you mean \"names\"?), want one of listen, ops, pprof, " +
 		"trustTraceContext, store, cluster, names, tools, servers, profiles, limits, connect, audit, policy, approve, " +
 		"webhook, " +
-		"publicURL, allowedHosts, tls, card and 3 more"
+		"publicURL, allowedHosts, tls, card and 4 more"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}

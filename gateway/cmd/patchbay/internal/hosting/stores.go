@@ -210,6 +210,29 @@ func (s *Stores) State() (entries state.Store, err error) {
 	return entries, nil
 }
 
+// ErrSharedWebhooks is returned by Webhooks: the processes of a gateway cannot share the subscriptions.
+var ErrSharedWebhooks = errors.New("webhooks of events are not offered with a store in Redis or PostgreSQL, because " +
+	"a single process must deliver them")
+
+// Webhooks opens the subscriptions of the webhooks of a gateway: in a file, or beside the state if path is empty. The
+// error is [ErrSharedWebhooks], or [bolt.ErrInUse] if another gateway delivers for them.
+func (s *Stores) Webhooks(path string) (*bolt.WebhookStore, error) {
+	switch {
+	case s.Durable() != nil:
+		return nil, ErrSharedWebhooks
+	case path != "":
+	case s.File != "":
+		path = s.File + ".webhooks"
+	default:
+		dir, err := userdir.Dir("gateway")
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(dir, "webhooks.db")
+	}
+	return bolt.OpenWebhooks(path, &bolt.Options{Wait: -1})
+}
+
 // A StoreReadiness is the condition of a store of several processes, for /readyz?verbose. It contains no address.
 type StoreReadiness struct {
 	Kind  string `json:"kind"`  // "redis" or "postgres"

@@ -116,10 +116,11 @@ func (n *Client) RoundTripper() http.RoundTripper {
 	return nil
 }
 
-// NewFetcher returns a Fetcher that trusts the certificates of --cacert. wrap may be nil.
+// NewFetcher returns a Fetcher that trusts the certificates of --cacert. wrap may be nil. The allowed hosts may use
+// internal addresses.
 func (n *Client) NewFetcher(
-	log *slog.Logger, wrap func(base http.RoundTripper) http.RoundTripper,
+	log *slog.Logger, wrap func(base http.RoundTripper) http.RoundTripper, allowed ...string,
 ) *oauth.Fetcher {
 	return oauth.NewFetcher(&oauth.FetcherOptions{Proxy: http.ProxyFromEnvironment, Logger: log, TLSConfig: n.tls,
-		Wrap: wrap})
+		Wrap: wrap, AllowedHosts: allowed})
 }

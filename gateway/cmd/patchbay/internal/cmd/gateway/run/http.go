@@ -71,6 +71,11 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 	g.url = settings.BaseURL(observe.Authority(l.Addr())) + connect.Endpoint
 	defer joinReplicas(ctx, f, g, l.Addr())()
 	gw := newGateway(ctx, f, g, opts)
+	if !g.NoAuth { // otherwise there are no principals
+		if err := offerWebhooks(ctx, f, g, gw, settings); err != nil {
+			return err
+		}
+	}
 	if err := g.observed.ObserveStats(g.Host, gw); err != nil {
 		return err
 	}
