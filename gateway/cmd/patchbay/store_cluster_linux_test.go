@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,6 +92,32 @@ func TestServerOfSeveralGatewaysRunsOnce(t *testing.T) {
 	all[2].signal(syscall.SIGCONT)
 	all[2].want(t, 2)
 	all[3].want(t, 3)
+}
+
+// A gateway that ends finishes the call of another gateway, before the server starts there.
+func TestGatewayFinishesTheCallsOfOthers(t *testing.T) {
+	freshState(t)
+	_, store := startRedis(t)
+	all := startCluster(t, store, 2)
+	all[0].want(t, 1)
+	all[1].want(t, 2)
+	c, err := mcp.Connect(t.Context(), mcphttp.NewTransport("http://"+all[1].addr+endpoint, nil), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	end := sync.OnceFunc(func() { // while the call runs
+		if err := all[0].Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx := mcp.WithCallOptions(t.Context(), mcp.CallOptions{Progress: func(mcp.ProgressUpdate) { end() }})
+	got, err := mcp.CallTool[string](ctx, c, "count", map[string]any{"steps": 20})
+	if err != nil || got != "counted to 20" {
+		t.Errorf("got %q and error %v, want the result of the call", got, err)
+	}
+	all[0].checkExit(0, time.Now(), 30*time.Second)
+	all[1].want(t, 1)
 }
 
 // The address for other gateways requires a store in Redis.
