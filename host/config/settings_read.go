@@ -253,6 +253,7 @@ func (p *Problems) server(name string, s *ServerSettings) {
 			p.Add(at("roots", strconv.Itoa(i)), "got %.64q, want a URI such as \"file:///srv/app\"", text)
 		}
 	}
+	p.sandbox(s.Sandbox, at)
 	p.checkRename(s.Rename, at)
 	p.credentials(name, s, at)
 	p.addEntry(name, s, at)
@@ -271,6 +272,9 @@ func (p *Problems) addEntry(name string, s *ServerSettings, at func(member ...st
 	s.Deny = slices.Concat(s.Deny, entry.ExcludedTools)
 	if entry.Type != TypeStdio && s.Limits != (Limits{}) {
 		p.Add(at("limits"), "the server is a URL: limits are for commands")
+	}
+	if entry.Type != TypeStdio && s.Sandbox != nil {
+		p.Add(at("sandbox"), "the server is a URL: a sandbox is for commands")
 	}
 }
 

@@ -26,6 +26,9 @@ type ServerSettings struct {
 	Roots Roots `json:"roots,omitzero" jsonschema:"roots: none, those of the caller, or a list of file URIs"`
 	// Limits limits the resources of the processes of a command.
 	Limits Limits `json:"limits,omitzero" jsonschema:"what the processes of a command may use"`
+	// Sandbox isolates the processes of a command from the machine; nil means that they have all rights of
+	// the host.
+	Sandbox *Sandbox `json:"sandbox,omitzero" jsonschema:"isolation of the processes of a command"`
 	// Rate limits the rate of requests to the server. Requests above it wait. Default: no limit.
 	Rate Rate `json:"rate" jsonschema:"rate of requests,format=rate,default=off"`
 	// ToolRates limits the rates at which a caller may call tools, by original name. They replace

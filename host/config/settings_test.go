@@ -66,6 +66,8 @@ const fullSettings = `{
 			"fs": {"share": "session", "era": "session", "allow": ["read_*"], "deny": ["*_all"], "timeout": "1m30s",
 				"maxTimeout": "1h", "idle": "0s", "startTimeout": "500ms", "roots": ["file:///srv/app"],
 				"limits": {"memory": "512MiB", "processes": 8, "openFiles": 64, "cpu": 0.5, "bestEffort": true},
+				"sandbox": {"read": ["/srv"], "write": ["/srv/w"], "network": "host", "addressSpace": "4GiB", "processes": 64,
+					"cpuTime": "1h", "openFiles": 100, "fileSize": "1GiB"},
 				"rename": {"read.file": "read"}, "describe": {"read.file": "Reads a file."},
 				"hideArgs": {"read.file": ["encoding"]}, "validate": "off", "methods": ["acme/*"],
 				"rate": "100/m", "toolRates": {"read.file": "5/h burst 2", "write": "off"}, "concurrency": 1, "instances": 3, "queue": 0,
@@ -91,7 +93,9 @@ func TestSettingsHaveEveryMember(t *testing.T) {
 			StartTimeout: config.Duration(500 * time.Millisecond),
 			Roots:        config.Roots{Mode: config.RootsList, URIs: []string{"file:///srv/app"}},
 			Limits:       config.Limits{Memory: 512 << 20, Processes: 8, OpenFiles: 64, CPU: 0.5, BestEffort: true},
-			Rename:       map[string]string{"read.file": "read"}, Describe: map[string]string{"read.file": "Reads a file."},
+			Sandbox: &config.Sandbox{Read: []string{"/srv"}, Write: []string{"/srv/w"}, Network: config.NetworkHost,
+				AddressSpace: 4 << 30, Processes: 64, CPUTime: config.Duration(time.Hour), OpenFiles: 100, FileSize: 1 << 30},
+			Rename: map[string]string{"read.file": "read"}, Describe: map[string]string{"read.file": "Reads a file."},
 			HideArgs: map[string][]string{"read.file": {"encoding"}}, Validate: config.ValidateOff,
 			Methods: []string{"acme/*"}, Rate: config.Rate{Count: 100, Per: time.Minute, Burst: 100},
 			ToolRates:   map[string]config.Rate{"read.file": {Count: 5, Per: time.Hour, Burst: 2}, "write": {}},
@@ -149,6 +153,12 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 		`"limits": {"memory": "1KiB"}`:          `limits.memory: got "1KiB", want at least 1MiB`,
 		`"limits": {"memory": "9999999999TiB"}`: `limits.memory: got "9999999999TiB", want a size of less than 8388608TiB`,
 		`"limits": {"processes": 0}`:            `limits.processes: got the number 0, want a number of at least 1`,
+		`"sandbox": {"read": ["srv"]}`:          `sandbox.read[0]: got "srv", want an absolute path`,
+		`"sandbox": {"read": ["/srv/"]}`:        `sandbox.read[0]: got "/srv/", want an absolute path`,
+		`"sandbox": {"network": "all"}`:         `sandbox.network: got the string "all", want one of "none", "host"`,
+		`"sandbox": {"networks": "none"}`:       `sandbox.networks: unknown member "networks"`,
+		`"sandbox": {"cpuTime": "1500ms"}`:      `sandbox.cpuTime: got 1.5s, want whole seconds`,
+		`"sandbox": true`:                       `sandbox: got`,
 		`"limits": {"processes": 1.5}`:          `limits.processes: got the number 1.5, want an integer`,
 		`"limits": {"cpu": -1}`:                 `limits.cpu: got the number -1, want a number of at least 0.01`,
 		`"rename": {"a": "b c"}`:                `rename.a: got "b c", want 1 to 64 of the characters`,
@@ -161,6 +171,7 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 		checkProblem(t, `{"servers": {"fs": {`+text+`}}}`, "patchbay.servers.fs."+want)
 	}
 	checkProblem(t, `{"servers": {"web": {"limits": {"processes": 2}}}}`, "servers.web.limits: the server is a URL")
+	checkProblem(t, `{"servers": {"web": {"sandbox": {}}}}`, "servers.web.sandbox: the server is a URL")
 }
 
 // A host ignores the members of other programs, and never a misspelt member of its own.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,7 +50,8 @@ func TestTrustIsForOneEntryAsItIs(t *testing.T) {
 	store := &config.TrustStore{Dir: filepath.Join(t.TempDir(), "trusted")}
 	server := func() *config.Server {
 		return &config.Server{Name: "a", Project: true, Type: config.TypeStdio, Command: "./run", Args: []string{"x y", "z"},
-			Env: map[string]string{"A": "1"}, Dir: "sub", Header: map[string]string{"H": "1"}}
+			Env: map[string]string{"A": "1"}, Dir: "sub", Header: map[string]string{"H": "1"},
+			Settings: json.RawMessage(`{"sandbox":{}}`)}
 	}
 	s := server()
 	if err := store.Trust(s); err != nil {
@@ -68,6 +70,8 @@ func TestTrustIsForOneEntryAsItIs(t *testing.T) {
 		"directory":   func(s *config.Server) { s.Dir = "" },
 		"URL":         func(s *config.Server) { s.URL = "https://example.com" },
 		"header":      func(s *config.Server) { s.Header["I"] = "" },
+		"sandbox":     func(s *config.Server) { s.Settings = json.RawMessage(`{"sandbox":{"network":"host"}}`) },
+		"settings":    func(s *config.Server) { s.Settings = nil },
 		"header text": func(s *config.Server) { s.Header["H"] = "${HOME}" },
 	} {
 		changed := server()

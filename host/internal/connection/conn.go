@@ -11,6 +11,7 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/host/internal/sandbox"
 	"github.com/patchbay-mcp/patchbay/host/status"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcp/driver"
@@ -87,10 +88,11 @@ type Options struct {
 
 // A Setup contains the settings of an attempt to connect.
 type Setup struct {
-	Server *config.Server // expanded
-	Client *mcp.ClientOptions
-	Era    config.Era
-	Limits config.Limits
+	Server  *config.Server // expanded
+	Client  *mcp.ClientOptions
+	Era     config.Era
+	Limits  config.Limits
+	Sandbox *config.Sandbox // nil without
 }
 
 // A Conn is a connection to a server, from dialing to close. For a stdio server it owns the
@@ -100,6 +102,7 @@ type Conn struct {
 	options *Options
 	cancel  context.CancelCauseFunc
 	limiter *proclimit.Limiter // of the process; may be nil. Only Run uses it.
+	sandbox *sandbox.Sandbox   // of the process; may be nil. Only Run uses it.
 
 	mu             sync.Mutex // guards the fields below
 	state          status.State

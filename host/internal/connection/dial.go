@@ -1,15 +1,19 @@
 package connection
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
+	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/proclimit"
+	"github.com/patchbay-mcp/patchbay/host/internal/sandbox"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/mcphttp"
@@ -47,12 +51,15 @@ func (c *Conn) dial(ctx context.Context, s *Setup) (t mcp.Transport, client *mcp
 		if t, err = c.options.Dial(ctx, s.Server); err != nil {
 			return nil, nil, err
 		}
-		if err = c.prepare(t, s.Limits); err != nil {
+		if err = c.prepare(ctx, t, s); err != nil {
 			return t, nil, err
 		}
 		if client, err = mcp.Connect(ctx, t, opts); err == nil || !errors.Is(err, mcp.ErrNoCommonRevision) {
 			break
 		}
+	}
+	if exit, ok := errors.AsType[*mcp.ExitError](err); ok && c.sandbox != nil {
+		err = cmp.Or(sandbox.StartError(exit.Stderr), err)
 	}
 	return t, client, err
 }
@@ -71,14 +78,28 @@ func revisions(chosen string, era config.Era) (all []string) {
 	return all
 }
 
-// prepare configures the transport of a process. It leaves other transports alone.
-func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
+// prepare configures the transport of a process. It leaves other transports alone, unless the settings require
+// a sandbox.
+func (c *Conn) prepare(ctx context.Context, t mcp.Transport, s *Setup) error {
 	command, ok := t.(*mcp.CommandTransport)
+	if !ok && s.Sandbox != nil {
+		return &sandbox.Error{Reason: fmt.Sprintf("Dial returned a %T: want a *mcp.CommandTransport", t)}
+	}
 	if !ok {
 		return nil
 	}
 	command.Once = true // the owner decides when to start another process
 	command.Stderr = &stderrWriter{c.options.Stderr, c.id, command.Stderr}
+	if s.Sandbox != nil {
+		box, err := isolate(ctx, command, s)
+		if err != nil {
+			return err
+		}
+		c.sandbox = box
+		if s.Sandbox.Network == config.NetworkHost {
+			c.options.Logger.Warn("host: the sandbox of the server includes the network of the machine")
+		}
+	}
 	report := command.Started
 	command.Started = func(pid int) {
 		c.mu.Lock()
@@ -88,9 +109,31 @@ func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
 			report(pid)
 		}
 	}
-	if limits == (config.Limits{}) {
+	if s.Limits == (config.Limits{}) {
 		return nil
 	}
+	return c.limit(command, s.Limits)
+}
+
+// isolate makes a transport start its process in the sandbox of the settings.
+func isolate(ctx context.Context, command *mcp.CommandTransport, s *Setup) (*sandbox.Sandbox, error) {
+	box, err := sandbox.New(ctx, s.Sandbox, s.Server.Env)
+	if err != nil {
+		return nil, err
+	}
+	report := command.Started
+	command.Prepare = box.Prepare
+	command.Started = func(pid int) {
+		box.Started()
+		if report != nil {
+			report(pid)
+		}
+	}
+	return box, nil
+}
+
+// limit makes a transport start its process with limits, which also include the sandbox.
+func (c *Conn) limit(command *mcp.CommandTransport, limits config.Limits) error {
 	limiter, err := proclimit.New(proclimit.Limits{Memory: int64(limits.Memory), Processes: limits.Processes,
 		OpenFiles: limits.OpenFiles, CPU: limits.CPU, BestEffort: limits.BestEffort})
 	if err != nil {
@@ -103,6 +146,14 @@ func (c *Conn) prepare(t mcp.Transport, limits config.Limits) error {
 		c.unenforced = missing
 		c.mu.Unlock()
 	}
-	command.Prepare = limiter.Prepare
+	isolate := command.Prepare // nil without a sandbox
+	command.Prepare = func(cmd *exec.Cmd) error {
+		if c.sandbox != nil {
+			if err := isolate(cmd); err != nil {
+				return err
+			}
+		}
+		return limiter.Prepare(cmd)
+	}
 	return nil
 }

@@ -139,7 +139,7 @@ func (c *Conn) end(t mcp.Transport) {
 	close(c.ended)
 }
 
-// close closes a transport, which waits for the end of the process, and ends its limits.
+// close closes a transport, which waits for the end of the process, and ends its limits and its sandbox.
 func (c *Conn) close(t mcp.Transport) {
 	if t != nil {
 		_ = t.Close()
@@ -147,5 +147,9 @@ func (c *Conn) close(t mcp.Transport) {
 	if c.limiter != nil {
 		_ = c.limiter.Close() // the host can do no more about processes that cannot be killed
 		c.limiter = nil
+	}
+	if c.sandbox != nil {
+		c.sandbox.Close()
+		c.sandbox = nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -122,6 +123,10 @@ func (s *Server) Digest() string {
 func (s *Server) writeSettings(w io.Writer) {
 	set := s.Settings
 	fmt.Fprintf(w, "%q", []any{set.Era, set.Timeout, set.MaxTimeout, set.Roots, fmt.Sprintf("%+v", set.Limits)})
+	if set.Sandbox != nil {
+		text, _ := json.Marshal(set.Sandbox) // texts and numbers only: no error is possible
+		fmt.Fprintf(w, " sandbox %s", text)
+	}
 }
 
 // A Fingerprint identifies everything that a connection depends on. A connection whose fingerprint

@@ -57,6 +57,7 @@ func TestFingerprintCoversValuesAndSettingsOfConnections(t *testing.T) {
 		{"a list of tools", `{"allow": ["*"]}`, "", "a", true},
 		{"a variable", `{}`, "", "b", false},
 		{"the timeout", `{"timeout": "3s"}`, "", "a", false},
+		{"a sandbox", `{"sandbox": {}}`, "", "a", false},
 		{"the treatment of definitions", `{}`, "p", "a", false},
 	} {
 		if same := fingerprint(c.settings, c.pins, c.token) == before; same != c.same {
@@ -79,5 +80,19 @@ func TestAuthorizationHeaderIsFoundInAnyCase(t *testing.T) {
 	web, work := open(t, "web", `{}`, nil), open(t, "work", `{}`, nil)
 	if !web.HasAuthorization() || work.HasAuthorization() || web.IsCommand() || !work.IsCommand() {
 		t.Error("web: want a header and no command; work: want a command without a header")
+	}
+}
+
+// Gateways that share a server compare its digest: a looser sandbox at one of them is a difference.
+func TestDigestCoversTheSandbox(t *testing.T) {
+	seen := map[string]string{}
+	for _, settings := range []string{`{}`, `{"sandbox": {}}`, `{"sandbox": {"network": "host"}}`,
+		`{"sandbox": {"read": ["/srv/a"]}}`, `{"sandbox": {"write": ["/srv/a"]}}`, `{"sandbox": {"read": ["/srv/a b"]}}`,
+		`{"sandbox": {"read": ["/srv/a", "/b"]}}`, `{"sandbox": {"processes": 5}}`, `{"sandbox": {"openFiles": 50}}`} {
+		digest := open(t, "work", settings, nil).Digest()
+		if other, ok := seen[digest]; ok {
+			t.Errorf("%s and %s: same digest", settings, other)
+		}
+		seen[digest] = settings
 	}
 }

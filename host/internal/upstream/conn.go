@@ -48,7 +48,8 @@ func (s *Conn) prepare(ctx context.Context) (context.Context, *connection.Setup,
 	if e.Settings.InsecureHTTP {
 		ctx = context.WithValue(ctx, insecureKey{}, true)
 	}
-	setup := &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era, Limits: e.Settings.Limits}
+	setup := &connection.Setup{Server: server, Client: s.in.options(), Era: e.Settings.Era, Limits: e.Settings.Limits,
+		Sandbox: e.Settings.Sandbox}
 	s.peerOptions(setup)
 	return ctx, setup, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
 	"github.com/patchbay-mcp/patchbay/host/internal/connection"
 	"github.com/patchbay-mcp/patchbay/host/internal/login"
+	"github.com/patchbay-mcp/patchbay/host/internal/sandbox"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
@@ -185,6 +186,9 @@ func (f *failures) startError(err error) *hosterr.Error {
 	}
 	if limits, ok := errors.AsType[*connection.LimitsError](err); ok {
 		return &hosterr.Error{Code: hosterr.CodeConfigError, Server: f.name, Err: limits}
+	}
+	if refused, ok := errors.AsType[*sandbox.Error](err); ok {
+		return &hosterr.Error{Code: hosterr.CodeConfigError, Server: f.name, Err: refused}
 	}
 	e := f.Failure(f.env.Context, err)
 	e.MayHaveRun = false // the request was not sent

@@ -233,7 +233,11 @@ func (c commands) addServer(s *config.Server, set *config.ServerSettings) {
 				shown = append(shown, fmt.Sprintf("(%s %s)", d[0], d[1]))
 			}
 		}
-		c.add(append(target.PublicArguments(line), shown...), line, s.Dir, s.EnvFile, s.Env, s.Inputs)
+		if set.Sandbox != nil {
+			text, _ := json.Marshal(set.Sandbox) // texts and numbers only: no error is possible
+			shown = append(shown, fmt.Sprintf("(sandbox %s)", text))
+		}
+		c.add(append(target.PublicArguments(line), shown...), line, s.Dir, s.EnvFile, s.Env, s.Inputs, set.Sandbox)
 	}
 	if s.HeaderCommand != "" {
 		c.add(target.PublicArguments([]string{s.HeaderCommand}), "helper", s.HeaderCommand)
