@@ -23,8 +23,7 @@ type WebhookOptions struct {
 
 // OfferWebhooks makes a gateway deliver events to the URLs of callers with a key of the [KeyStore], a token or a client
 // certificate, and continue the subscriptions in the store. A subscription ends with its key, and with the profile or
-// server of its path. It must be called at most once, before the gateway serves requests; [host.Host.Close] ends the
-// deliveries.
+// server of its path. It must be called at most once, before the first request; [host.Host.Close] ends the deliveries.
 func OfferWebhooks(ctx context.Context, g *Gateway, o *WebhookOptions) error {
 	return g.host.OfferWebhooks(ctx, &host.EventWebhooks{Store: o.Store, Fetcher: o.Fetcher,
 		Caller:  func(_ context.Context, c *policy.Caller) (*policy.Caller, error) { return currentCaller(g, c) },
