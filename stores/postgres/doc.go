@@ -1,6 +1,6 @@
 // Package postgres contains stores in PostgreSQL for state that must be durable and that several
 // processes share: the state of hosts, which includes the keys of a gateway, logins, request state
-// and its single use, the records of authorization servers, and tasks.
+// and its single use, the records of authorization servers, tasks, and webhook subscriptions.
 //
 //	store, err := postgres.Open(ctx, url, nil)
 //	if err != nil {
@@ -24,7 +24,8 @@
 // [Open] creates and upgrades the tables in [Options.Schema]. The first user needs the right to
 // create a schema in the database. Each process deletes expired rows, once a minute and in small
 // batches. Entries of the state of hosts do not expire; their number is limited, as is the size of
-// all keys and values. The package does not encrypt values.
+// all keys and values. Webhook subscriptions do not expire either: their sender deletes them. The package
+// does not encrypt values.
 //
 // # Failures
 //

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/patchbay-mcp/patchbay/ext/events"
+	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/ext/tasks"
 	"github.com/patchbay-mcp/patchbay/mcp"
 	"github.com/patchbay-mcp/patchbay/stores/postgres"
@@ -40,4 +42,27 @@ func ExampleOpen() {
 	for entry, err := range store.HostState().List(ctx, "pin") {
 		fmt.Println(entry.Key, err)
 	}
+}
+
+func ExampleStore_OpenWebhooks() {
+	ctx := context.Background()
+	store, err := postgres.Open(ctx, os.Getenv("STORE_URL"), nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	subscriptions, err := store.OpenWebhooks(ctx, "press")
+	if err != nil {
+		fmt.Println(err) // such as postgres.ErrInUse
+		return
+	}
+	defer subscriptions.Close()
+	sender := webhook.NewSender(&webhook.SenderOptions{Store: subscriptions, NoExpiry: true})
+	defer sender.Close()
+	server := events.NewServer(mcp.NewServer("press", "1.0.0", nil), nil)
+	if err := sender.Serve(ctx, server); err != nil {
+		fmt.Println(err)
+	}
+	<-subscriptions.Lost() // the sender has stopped
 }

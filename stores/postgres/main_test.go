@@ -37,7 +37,7 @@ const (
 var shared *server
 
 func TestMain(m *testing.M) {
-	if serveTasks() {
+	if serveTasks() || putWebhooks() {
 		return
 	}
 	os.Exit(testhome.Main(m, func(m *testing.M) int {

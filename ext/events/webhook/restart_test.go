@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -195,6 +196,37 @@ func TestEndlessSubscriptionOfADeadEndpointEnds(t *testing.T) {
 		got := w.requests()
 		if len(got) == 0 || got[0].body[:20] != `{"type":"terminated"` {
 			t.Errorf("got %d requests, want the end of the subscription", len(got))
+		}
+	})
+}
+
+// A leased store is a store whose lease is lost when the channel is closed.
+type leased struct {
+	webhook.Store
+	lost chan struct{}
+}
+
+func (l leased) Lost() <-chan struct{} { return l.lost }
+
+// Another process may deliver when the lease is lost, so the sender ends its deliveries and accepts no
+// subscriptions.
+func TestSenderStopsWithoutItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := leased{webhook.NewMemory(), make(chan struct{})}
+		w := newWorld(t, webhook.SenderOptions{Store: store})
+		w.subscribe(subscription(w.secret))
+		w.feed.emit(1)
+		synctest.Wait()
+		w.inbox.want(t, "evt_1")
+		close(store.lost)
+		synctest.Wait()
+		w.feed.emit(1)
+		pass(time.Hour)
+		w.inbox.want(t)
+		r := subscription(w.secret)
+		r.Principal = bob
+		if _, err := w.sender.Subscribe(t.Context(), r); err == nil || !strings.Contains(err.Error(), "lease") {
+			t.Errorf("Subscribe returned %v, want an error that names the lease", err)
 		}
 	})
 }

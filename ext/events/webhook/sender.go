@@ -92,7 +92,7 @@ type Sender struct {
 	// transport sends requests without what a client adds: redirects, cookies and a further timer.
 	transport http.RoundTripper
 	ctx       context.Context // ends with Close
-	stop      context.CancelFunc
+	stop      context.CancelCauseFunc
 	work      sync.WaitGroup // deliveries
 	pool      *workers
 
@@ -124,7 +124,7 @@ func NewSender(opts *SenderOptions) *Sender {
 	s := &Sender{o: o, active: map[string]*subscription{}, counts: map[string]int{}}
 	s.fetch = (*oauthfetch.Fetcher)(fetcher).WithoutCertificates().KeepingConnections(idleConnection)
 	s.transport = s.fetch.HTTPClient().Transport
-	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.ctx, s.stop = context.WithCancelCause(context.Background())
 	s.pool = newWorkers(s.ctx, &s.work)
 	return s
 }
@@ -151,13 +151,29 @@ func (s *Sender) Start(ctx context.Context, feed Feed) error {
 		close(sub.ready)
 		s.activate(sub)
 	}
+	if leased, ok := s.o.Store.(LeasedStore); ok {
+		s.work.Go(func() { s.stopWithout(leased) })
+	}
 	return nil
+}
+
+// errLost is the error of calls after the loss of the lease.
+var errLost = errors.New("webhook: the sender has stopped, because the lease of its store was lost")
+
+// stopWithout ends all deliveries when the lease of the store is lost.
+func (s *Sender) stopWithout(leased LeasedStore) {
+	select {
+	case <-leased.Lost():
+		s.o.Logger.Error("webhook: all deliveries end, because the lease of the store was lost")
+		s.stop(errLost)
+	case <-s.ctx.Done():
+	}
 }
 
 // Close stops all deliveries and waits for them. Subscriptions remain in the store.
 func (s *Sender) Close() error {
 	s.mu.Lock()
-	s.stop()
+	s.stop(nil)
 	s.mu.Unlock()
 	s.work.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -210,7 +226,7 @@ func (s *Sender) Subscribe(ctx context.Context, r Request) (*Grant, error) {
 	}
 	s.mu.Lock()
 	sub, feed := s.active[id], s.feed
-	if sub == nil {
+	if err = context.Cause(s.ctx); err == nil && sub == nil {
 		err = s.checkRoom(r.Principal)
 	}
 	s.mu.Unlock()

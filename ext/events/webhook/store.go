@@ -53,7 +53,7 @@ func (r Record) Check() error {
 //   - A method whose ctx ended may return the error of ctx.
 //   - A record that [Record.Check] refuses is not stored.
 //
-// Only one Sender at a time may use a store.
+// Only one Sender at a time may use a store. A store that several processes reach is a [LeasedStore].
 type Store interface {
 	// Put adds a record, or replaces the record with the same ID.
 	Put(ctx context.Context, r Record) error
@@ -65,6 +65,15 @@ type Store interface {
 	All(ctx context.Context) iter.Seq2[Record, error]
 	// Durable reports whether records survive the end of the process.
 	Durable() bool
+}
+
+// A LeasedStore is a [Store] that several processes reach, one of which holds a lease and may use it. The
+// [Sender] of a process that lost the lease ends all deliveries and logs an error: another Sender may have
+// begun to deliver to the same subscriptions.
+type LeasedStore interface {
+	Store
+	// Lost returns a channel that is closed when the lease is lost, before another process can hold it.
+	Lost() <-chan struct{}
 }
 
 // NewMemory returns a [Store] that keeps its records in memory and loses them with the process. It
