@@ -21,7 +21,7 @@ func (b *bench) paceOf(w workload) pace {
 	case w.webhook && b.quick:
 		p = pace{3, 300 * time.Millisecond, 300 * time.Millisecond}
 	case w.webhook:
-		p = pace{9, time.Second, time.Second}
+		p = pace{6, 2 * time.Second, 2 * time.Second}
 	case b.quick:
 		p = pace{3, 150 * time.Millisecond, 60 * time.Millisecond}
 	case len(w.bounds) == 0 || w.clients:

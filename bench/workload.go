@@ -280,7 +280,7 @@ func (w workload) serverArgs() []string {
 // kind returns the kind of program that the workload measures.
 func (w workload) kind() string {
 	switch {
-	case w.isGateway(), w.observed != nil, w.webhook:
+	case w.isGateway(), w.observed != nil:
 		return "program"
 	case w.clients:
 		return "client"
