@@ -171,6 +171,10 @@ func (p *Finder) FromFile(ctx context.Context, f *configs.File, name string, tru
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
+	if _, ok := rawjson.Get(s.Settings, "sandbox"); ok && s.Type == config.TypeStdio {
+		return nil, fmt.Errorf("%s: server %.64q runs in a sandbox, which a direct connection does not enforce: "+
+			"use the target %s", f.Path, name, HostName)
+	}
 	if err := CheckTrust(ctx, f, s, trust); err != nil {
 		return nil, err
 	}

@@ -165,6 +165,8 @@ func TestNewCommandLinesAndAddressesAreListed(t *testing.T) {
 			`{"issuer": "https://i.example", "insecureUnlistedPKCE": true}}}, ` + settings,
 			`["https://i.example","(logins to open)"],["open","(insecureHTTP)"],` +
 				`["open","(oauth.insecureUnlistedPKCE)"],["open","(trust: insecureAll)"]`},
+		{settings, `"servers": {"fs": {"sandbox": {"network": "host"}}}, ` + settings,
+			`["npx","srv","${input:dir}","(cwd /data)","(env MODE)","(inputs dir)","(sandbox {\"network\":\"host\"})"]`},
 		{settings, `"profiles": {"team": {"servers": ["fs"]}}, ` + settings,
 			`["profile team","servers [\"fs\"]","tools null"]`},
 		{settings, `"servers": {"open": {"insecureHTTP": false, "trust": "review"}}, ` + settings, ""},
