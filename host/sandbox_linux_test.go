@@ -4,26 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/patchbay-mcp/patchbay/host"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/sandbox/bubblewrap"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 )
-
-// needBubblewrap skips a test without bubblewrap, except in CI.
-func needBubblewrap(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-}
 
 // sandboxed returns the settings of a server whose sandbox contains the test binary.
 func sandboxed(t *testing.T, members string) string {
@@ -37,7 +26,7 @@ func sandboxed(t *testing.T, members string) string {
 
 // A server in a sandbox serves, sees its own processes only, and ends with the host. Its limits apply in the sandbox.
 func TestServerInASandbox(t *testing.T) {
-	needBubblewrap(t)
+	bubblewrap.Need(t)
 	entry, _ := processEntry(t, "server")
 	delete(entry["env"].(map[string]string), startsVariable) // the file is outside
 	h := openFile(t, map[string]any{"s": entry}, sandboxed(t, `, "write": ["`+t.TempDir()+`"], "openFiles": 77`),
@@ -61,7 +50,7 @@ func TestServerInASandbox(t *testing.T) {
 // A sandbox that cannot be enforced, or that did not start the command, is an error of the configuration and not of
 // the server.
 func TestSandboxIsRefused(t *testing.T) {
-	needBubblewrap(t)
+	bubblewrap.Need(t)
 	entry, _ := processEntry(t, "server")
 	delete(entry["env"].(map[string]string), startsVariable)
 	notExecutable := filepath.Join(t.TempDir(), "server")

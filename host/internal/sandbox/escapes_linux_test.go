@@ -16,20 +16,16 @@ import (
 
 	"github.com/patchbay-mcp/patchbay/host/config"
 	"github.com/patchbay-mcp/patchbay/host/internal/sandbox"
+	"github.com/patchbay-mcp/patchbay/host/internal/sandbox/bubblewrap"
 )
 
 // A place contains folders of the machine: listed as readable and writable, and not listed.
 type place struct{ read, write, hidden, binary string }
 
-// newPlace returns a place. Without bubblewrap it skips the test, except in CI.
+// newPlace returns a place. It skips the test without bubblewrap, except in CI, and on a machine that forbids namespaces.
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	bubblewrap.Need(t)
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
