@@ -14,7 +14,7 @@ const (
 	webhookSubscriptions = 10_000
 	// maxDelivery is the largest accepted CPU time of a delivery, as a multiple of a bare signed request, and
 	// openDelivery the ratio of today, on a machine that runs other programs.
-	maxDelivery, openDelivery = 1.3, 1.85
+	maxDelivery, openDelivery = 1.3, 1.6
 	// webhookStarting is the approximate time to add the subscriptions, and webhookSettling the time for which
 	// a slice waits until the progress is stored.
 	webhookStarting = time.Second
