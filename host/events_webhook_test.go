@@ -183,6 +183,35 @@ func TestWebhooksAfterRestart(t *testing.T) {
 	}
 }
 
+// The policy decides about an event by the claims of the last request of the caller, also while the subscription lasts.
+func TestRefreshOfWebhookReplacesTheClaims(t *testing.T) {
+	for _, mode := range []string{"poll", "push"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, n := newEventServer("git", mode), oauthtest.NewNetwork(t)
+			h := eventHost(t, map[string]*eventServer{"git": s}, host.Options{
+				Policy: policyFunc(func(a *policy.Action) policy.Decision {
+					d := policy.Decision{Do: policy.OutcomeAllow}
+					if a.Kind == policy.ActionResult && a.Caller.Principal.Claims["team"] != "admin" {
+						d.Redact = []policy.Redaction{{Pointer: "/secret"}}
+					}
+					return d
+				})})
+			offer(t, h, n, host.EventWebhooks{})
+			e := newEndpoint(t, n, "bob")
+			for i, team := range []string{"admin", "staff"} {
+				p := principal("bob")
+				p.Claims = map[string]any{"team": team}
+				if err := e.subscribe(t, client(t, h, &policy.Caller{Principal: p}), "git__changed"); err != nil {
+					t.Fatal(err)
+				}
+				s.emit(`{"n":` + string(rune('1'+i)) + `,"secret":"swordfish"}`)
+				<-time.After(20 * time.Second)
+			}
+			wantData(t, e, `{"n":1,"secret":"swordfish"}`, `{"n":2,"secret":"[redacted]"}`)
+		})
+	}
+}
+
 // A subscription ends when its caller does, when the policy no longer allows it, and not when the server is down. The
 // audit log contains its begin and end, and events that the policy refused.
 func TestEndOfWebhooks(t *testing.T) {

@@ -15,7 +15,8 @@ type Feed interface {
 	Begin(ctx context.Context, s events.Subscription, at events.Start) (cursor string, truncated bool, err error)
 	// Follow yields the items after a cursor, in order, until ctx ends. It waits while the loop
 	// body runs. An error is the last value: an [*mcp.Error] with a code such as
-	// [events.CodeForbidden] ends the subscription; after any other error Follow is called again.
+	// [events.CodeForbidden] ends the subscription; after any other error Follow is called again. It is also called
+	// again, after the end of ctx, when a refresh changed the Scopes of the principal or the Details.
 	Follow(ctx context.Context, s events.Subscription, cursor string) iter.Seq2[events.Item, error]
 }
 

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
@@ -18,13 +21,15 @@ import (
 // A noting feed remembers the subscription that it followed last.
 type noting struct {
 	*feed
-	mu   sync.Mutex // guards last
-	last events.Subscription
+	mu      sync.Mutex // guards the fields below
+	last    events.Subscription
+	follows int
 }
 
 func (n *noting) Follow(ctx context.Context, s events.Subscription, cursor string) iter.Seq2[events.Item, error] {
 	n.mu.Lock()
 	n.last = s
+	n.follows++
 	n.mu.Unlock()
 	return n.feed.Follow(ctx, s, cursor)
 }
@@ -77,5 +82,46 @@ func TestScopesAndDetailsSurviveARestart(t *testing.T) {
 		if err := answer("events/unsubscribe", "mail", ""); err != nil || has("mail") {
 			t.Errorf("got error %v, want the subscription to end", err)
 		}
+	})
+}
+
+// A refresh of a caller with other details takes effect at once: the feed follows the new details from the last cursor.
+// A refresh without a change does not interrupt the feed.
+func TestRefreshWithOtherDetailsFollowsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, webhook.SenderOptions{})
+		f := &noting{feed: w.feed}
+		w.sender = w.network.sender(f, webhook.SenderOptions{})
+		refresh := func(details string, scopes ...string) {
+			t.Helper()
+			r, p := subscription(w.secret), *alice
+			p.Scopes = scopes
+			r.Principal, r.Details = &p, json.RawMessage(details)
+			w.subscribe(r)
+			synctest.Wait()
+		}
+		refresh(`{"n":1}`, "read")
+		w.feed.emit(2)
+		w.respond(http.StatusBadGateway) // the refresh finds an event that waits for its next attempt
+		w.feed.emit(1)
+		synctest.Wait()
+		for i, step := range []struct {
+			details, scope string
+			follows        int
+		}{{`{"n":1}`, "read", 1}, {`{"n":2}`, "read", 2}, {`{"n":2}`, "write", 3}, {`{"n":2}`, "write", 3}} {
+			refresh(step.details, step.scope)
+			w.respond(0)
+			pass(10 * time.Second)
+			w.feed.emit(1)
+			synctest.Wait()
+			f.mu.Lock()
+			if string(f.last.Details) != step.details || !slices.Equal(f.last.Principal.Scopes, []string{step.scope}) ||
+				f.follows != step.follows {
+				t.Errorf("step %d: the feed was followed %d times, last with %s and %q, want %+v", i, f.follows,
+					f.last.Details, f.last.Principal.Scopes, step)
+			}
+			f.mu.Unlock()
+		}
+		w.inbox.want(t, ids(1, 7)...)
 	})
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -32,6 +33,9 @@ const (
 	minBackoff, maxBackoff = time.Second, time.Minute
 )
 
+// errRefreshed ends a loop over [Feed.Follow] whose subscription now belongs to a caller with other rights.
+var errRefreshed = errors.New("webhook: the caller of the subscription changed")
+
 // A subscription delivers the events of a feed to a URL. Its record is guarded by mu, except the
 // fields that never change.
 type subscription struct {
@@ -46,6 +50,7 @@ type subscription struct {
 
 	mu     sync.Mutex  // guards the fields below
 	record             // Name, Arguments, Scope and URL never change
+	again  func()      // makes the feed follow the subscription as it is now; nil before the first loop
 	later  *time.Timer // stores the record if it changed
 	dirty  bool        // the record changed since it was stored
 	count  int         // of the changes since then
@@ -146,6 +151,10 @@ func (d *subscription) refresh(ctx context.Context, r Request, secret Secret) (*
 	if err := d.put(ctx); err != nil {
 		d.record = before // the client does not learn of the changes
 		return nil, err
+	}
+	isSame := slices.Equal(before.Principal.Scopes, d.Principal.Scopes) && bytes.Equal(before.Details, d.Details)
+	if !isSame && d.again != nil {
+		d.again()
 	}
 	if before.Suspended {
 		select {
@@ -259,6 +268,10 @@ func (d *subscription) run() {
 	backoff := minBackoff
 	for d.ctx.Err() == nil {
 		moved, err := d.follow()
+		if errors.Is(err, errRefreshed) {
+			backoff = minBackoff
+			continue
+		}
 		if ended, ok := errors.AsType[*mcp.Error](err); ok && isFinal(ended) {
 			d.terminate(ended)
 			return
@@ -284,21 +297,28 @@ func isFinal(e *mcp.Error) bool {
 	return false
 }
 
-// follow delivers the items of the feed after the cursor. It reports whether there was any.
+// follow delivers the items of the feed after the cursor. It reports whether there was any. After a refresh that
+// changed the caller it returns errRefreshed: an item that was not handled by then is decided about again.
 func (d *subscription) follow() (moved bool, err error) {
+	ctx, cancel := context.WithCancelCause(d.ctx)
+	defer cancel(nil)
 	d.mu.Lock()
 	cursor, subject := d.Cursor, d.subject()
+	d.again = func() { cancel(errRefreshed) }
 	d.mu.Unlock()
-	for item, err := range d.sender.feed.Follow(d.ctx, subject, cursor) {
-		if err == nil {
+	for item, err := range d.sender.feed.Follow(ctx, subject, cursor) {
+		if ctx.Err() == nil && err == nil {
 			err = d.handle(item)
+		}
+		if ctx.Err() != nil {
+			break
 		}
 		if err != nil {
 			return moved, err
 		}
 		moved = true
 	}
-	return moved, nil
+	return moved, context.Cause(ctx)
 }
 
 // handle delivers an item.
