@@ -106,7 +106,7 @@ func (p *postOffice) open(keys *gateway.KeyStore, store webhook.Store) *gate {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	g := gateway.New(h, &gateway.Options{KeyStore: keys, Logger: slog.New(slog.DiscardHandler)})
+	g := gateway.New(h, &gateway.Options{Keys: []string{key}, KeyStore: keys, Logger: slog.New(slog.DiscardHandler)})
 	web := httptest.NewUnstartedServer(g.Handler())
 	o := &gateway.WebhookOptions{Store: store, Fetcher: p.fetcher}
 	if err := gateway.OfferWebhooks(p.t.Context(), g, o); err != nil {
@@ -341,5 +341,18 @@ func TestWebhooksOfKeys(t *testing.T) {
 				t.Errorf("got %d messages after the end", n)
 			}
 		})
+	}
+}
+
+// The local user has no principal, so its requests for webhooks fail like the requests of any anonymous caller.
+func TestLocalUserCannotSubscribe(t *testing.T) {
+	p := newPostOffice(t, events.ModePush)
+	c := p.client(p.open(gateway.NewKeyStore(&state.Memory{}), webhook.NewMemory()), key)
+	for _, ttl := range []any{1000, nil} {
+		_, err := c.Do(t.Context(), "events/subscribe", map[string]any{"name": "letter", "arguments": recipient{"bob"},
+			"ttlMs": ttl, "delivery": map[string]any{"url": p.hooks.URL + "/bob", "secret": webhook.NewSecret().Reveal()}})
+		if e, ok := errors.AsType[*mcp.Error](err); !ok || e.Code != events.CodeForbidden {
+			t.Errorf("ttlMs %v: got %v, want code %d", ttl, err, events.CodeForbidden)
+		}
 	}
 }

@@ -264,8 +264,8 @@ type EventWebhooks struct {
 	// limited meanwhile. An [*mcp.Error] ends the subscription, after another error the caller is looked up again.
 	// Default: callers do not change.
 	Caller func(ctx context.Context, c *policy.Caller) (*policy.Caller, error)
-	// Endless reports whether a caller may have a subscription without end: Caller must notice when such a caller
-	// loses its rights. Other subscriptions last an hour at most. Default: no caller may.
+	// Endless reports whether a caller with a principal may have a subscription without end: Caller must notice when
+	// such a caller loses its rights. Other subscriptions last an hour at most. Default: no caller may.
 	Endless func(c *policy.Caller) bool
 }
 

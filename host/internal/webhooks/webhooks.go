@@ -64,8 +64,8 @@ type Options struct {
 	// Current returns a stored caller as it may act now. An [*mcp.Error] ends the subscription; after another error
 	// the caller is looked up again. Default: callers do not change.
 	Current lookup
-	// Endless reports whether a caller may have a subscription without end, which requires a durable store and that
-	// Current learns when the caller loses its rights. Default: nobody.
+	// Endless reports whether a caller with a principal may have a subscription without end, which requires a durable
+	// store and that Current learns when the caller loses its rights. Default: nobody.
 	Endless func(c *policy.Caller) bool
 	// Open returns the subscription of a request, of a caller whose own request ended.
 	Open func(ctx context.Context, c *policy.Caller, req *mcp.Request, cursor string) (Subscription, error)
@@ -123,7 +123,7 @@ func (w *Webhooks) Subscribe(
 	b := &beginning{sub: sub}
 	return w.sender.Answer(context.WithValue(ctx, beginningKey{}, b), req, func(r *webhook.Request) {
 		r.Principal, r.Scope, r.Details = c.Principal, scope(c), own
-		if r.NoExpiry && (w.o.Endless == nil || !w.o.Endless(c)) {
+		if r.NoExpiry && (c.Principal == nil || w.o.Endless == nil || !w.o.Endless(c)) {
 			r.NoExpiry = false // the caller is granted the default lifetime, and refreshes
 		}
 		b.isRepeat = w.sender.Has(r.Subscription, r.URL)
