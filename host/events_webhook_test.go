@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -24,8 +25,9 @@ import (
 
 // An endpoint receives the webhooks of a principal.
 type endpoint struct {
-	url    string
-	secret webhook.Secret
+	url      string
+	secret   webhook.Secret
+	receiver *webhook.Receiver
 
 	mu       sync.Mutex // guards the fields below
 	messages []*webhook.Message
@@ -34,8 +36,8 @@ type endpoint struct {
 func newEndpoint(t *testing.T, n *oauthtest.Network, name string) *endpoint {
 	t.Helper()
 	e := &endpoint{url: "https://hooks.example/" + name, secret: webhook.NewSecret()}
-	r := webhook.NewReceiver(nil)
-	if _, err := r.Add(e.secret, func(_ context.Context, m *webhook.Message) error {
+	e.receiver = webhook.NewReceiver(nil)
+	if _, err := e.receiver.Add(e.secret, func(_ context.Context, m *webhook.Message) error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.messages = append(e.messages, m)
@@ -43,7 +45,7 @@ func newEndpoint(t *testing.T, n *oauthtest.Network, name string) *endpoint {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	n.Page(e.url, r.ServeHTTP)
+	n.Page(e.url, e.receiver.ServeHTTP)
 	return e
 }
 
@@ -275,6 +277,41 @@ func TestEndOfWebhooks(t *testing.T) {
 			"eve events/subscribe refused"}
 		if !slices.Equal(kinds, want) {
 			t.Errorf("got records %q", kinds)
+		}
+	})
+}
+
+// Each of several URLs of a principal receives the events since its own subscription began, also while the endpoints are
+// proven at the same time.
+func TestConcurrentWebhooksOfAPrincipal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := newEventServer("git", "push"), oauthtest.NewNetwork(t)
+		s.lacksCursor = true // the feeds that have begun are the only way to learn of the events since
+		h := eventHost(t, map[string]*eventServer{"git": s}, host.Options{})
+		offer(t, h, n, host.EventWebhooks{})
+		proven, done := make(chan bool), make(chan error)
+		all := []*endpoint{newEndpoint(t, n, "one"), newEndpoint(t, n, "two")}
+		for _, e := range all {
+			n.Page(e.url, func(w http.ResponseWriter, r *http.Request) {
+				<-proven
+				e.receiver.ServeHTTP(w, r)
+			})
+			c := client(t, h, &policy.Caller{Principal: principal("bob")})
+			go func() {
+				_, err := c.Do(t.Context(), "events/subscribe", e.params("git__changed"))
+				done <- err
+			}()
+			synctest.Wait()
+		}
+		s.emit(`{"n":1}`)
+		synctest.Wait()
+		close(proven)
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, e := range all {
+			wantData(t, e, `{"n":1}`)
 		}
 	})
 }

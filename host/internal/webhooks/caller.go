@@ -9,6 +9,7 @@ import (
 
 	extevents "github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/host/policy"
+	"github.com/patchbay-mcp/patchbay/internal/jsonscan"
 	"github.com/patchbay-mcp/patchbay/internal/wire"
 	"github.com/patchbay-mcp/patchbay/jsonrpc"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -40,6 +41,15 @@ func encode(c *policy.Caller, client mcp.Implementation) (json.RawMessage, error
 	}
 	return raw, nil
 }
+
+// memberURL contains the URL of a subscription in its details: a caller may subscribe with several URLs at once.
+const memberURL = "url"
+
+func withURL(details json.RawMessage, url string) json.RawMessage {
+	return jsonscan.WithMember(details, memberURL, jsonscan.AppendQuote(nil, url))
+}
+
+func urlOf(s extevents.Subscription) string { return jsonscan.GetString(s.Details, memberURL) }
 
 // decode returns the caller of a subscription, and its client.
 func decode(s extevents.Subscription) (*policy.Caller, mcp.Implementation, error) {

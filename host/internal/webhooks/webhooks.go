@@ -122,7 +122,7 @@ func (w *Webhooks) Subscribe(
 	}
 	b := &beginning{sub: sub}
 	return w.sender.Answer(context.WithValue(ctx, beginningKey{}, b), req, func(r *webhook.Request) {
-		r.Principal, r.Scope, r.Details = c.Principal, scope(c), own
+		r.Principal, r.Scope, r.Details = c.Principal, scope(c), withURL(own, r.URL)
 		if r.NoExpiry && (c.Principal == nil || w.o.Endless == nil || !w.o.Endless(c)) {
 			r.NoExpiry = false // the caller is granted the default lifetime, and refreshes
 		}
@@ -176,7 +176,7 @@ type parked struct {
 }
 
 func keyOf(s extevents.Subscription) string {
-	return fmt.Sprintf("%q", []string{s.Principal.Key(), s.Scope, s.Name, string(s.Arguments)})
+	return fmt.Sprintf("%q", []string{s.Principal.Key(), s.Scope, s.Name, string(s.Arguments), urlOf(s)})
 }
 
 // begin begins to read the events of a server, and returns their first position.
