@@ -210,7 +210,8 @@ func TestOlderTablesAreUpgraded(t *testing.T) {
 	if err := use(t, open(t, need(t).url(), opts).HostState()); err != nil {
 		t.Fatal(err)
 	}
-	sql(t, opts.Schema, "DROP TABLE {schema}.tasks, {schema}.records, {schema}.states, {schema}.uses, {schema}.leases")
+	sql(t, opts.Schema, "DROP TABLE {schema}.tasks, {schema}.records, {schema}.states, {schema}.uses, {schema}.leases, "+
+		"{schema}.webhooks, {schema}.webhook_senders")
 	sql(t, opts.Schema, "UPDATE {schema}.version SET version = 1")
 	s := open(t, need(t).url(), opts)
 	if value, _, err := s.HostState().Get(t.Context(), "pin", "key"); string(value) != "value" || err != nil {
@@ -218,8 +219,8 @@ func TestOlderTablesAreUpgraded(t *testing.T) {
 	}
 	must(t, s.Tasks("server").Create(t.Context(), record("new")))
 	wantOnce(t, s.States(), "key", inAnHour(), true)
-	if got := sql(t, opts.Schema, "SELECT version FROM {schema}.version"); fmt.Sprint(got) != "[4]" {
-		t.Errorf("the versions are %v, want 4", got)
+	if got := sql(t, opts.Schema, "SELECT version FROM {schema}.version"); fmt.Sprint(got) != "[5]" {
+		t.Errorf("the versions are %v, want 5", got)
 	}
 }
 
