@@ -193,6 +193,7 @@ func (s *Settings) Check(p *Problems) {
 		}
 		p.server(name, s.Servers[name])
 	}
+	p.sandboxes(s.Servers)
 	for _, name := range slices.Sorted(maps.Keys(s.Profiles)) {
 		for i, server := range s.Profiles[name].Servers {
 			p.knows(server, "profiles", name, "servers", strconv.Itoa(i))

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -64,5 +67,25 @@ func (p *Problems) sandbox(s *Sandbox, at func(member ...string) string) {
 	}
 	if s.CPUTime%Duration(time.Second) != 0 {
 		p.Add(at("sandbox", "cpuTime"), "got %v, want whole seconds", s.CPUTime)
+	}
+}
+
+// sandboxes checks that no server can replace a folder of another server's sandbox by a link to any other folder.
+func (p *Problems) sandboxes(servers map[string]*ServerSettings) {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(servers)), func(name string) bool {
+		return servers[name] == nil || servers[name].Sandbox == nil
+	})
+	for _, name := range names {
+		own := servers[name].Sandbox
+		for _, other := range names {
+			for _, outer := range servers[other].Sandbox.Write {
+				for _, path := range slices.Concat(own.Read, own.Write) {
+					if name != other && strings.HasPrefix(path, outer+"/") {
+						p.Add(Pointer("servers", name, "sandbox"), "the folder %.64q is within %.64q, where the "+
+							"server %.64q can replace it by a link: want another folder", path, outer, other)
+					}
+				}
+			}
+		}
 	}
 }

@@ -172,6 +172,8 @@ func TestInvalidSettingsAreErrorsWithTheirPlace(t *testing.T) {
 	}
 	checkProblem(t, `{"servers": {"web": {"limits": {"processes": 2}}}}`, "servers.web.limits: the server is a URL")
 	checkProblem(t, `{"servers": {"web": {"sandbox": {}}}}`, "servers.web.sandbox: the server is a URL")
+	checkProblem(t, `{"servers": {"fs": {"sandbox": {"write": ["/srv"]}}, "a": {"sandbox": {"read": ["/srv/a"]}}}}`,
+		`servers.a.sandbox: the folder "/srv/a" is within "/srv", where the server "fs" can replace it by a link`)
 }
 
 // A host ignores the members of other programs, and never a misspelt member of its own.

@@ -148,7 +148,7 @@ func (c *Conn) limit(command *mcp.CommandTransport, limits config.Limits) error 
 	}
 	isolate := command.Prepare // nil without a sandbox
 	command.Prepare = func(cmd *exec.Cmd) error {
-		if c.sandbox != nil {
+		if isolate != nil {
 			if err := isolate(cmd); err != nil {
 				return err
 			}

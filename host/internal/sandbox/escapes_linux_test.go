@@ -141,6 +141,8 @@ func TestEscapesFail(t *testing.T) {
 		{"add a key", "add a key", nil},
 		{"program in the kernel", "program in the kernel", nil},
 		{"measure the kernel", "measure the kernel", nil},
+		{"log of the kernel", "log of the kernel", nil},
+		{"socket of a virtual machine", "socket of a virtual machine", nil},
 		{"io_uring", "ring of the kernel", nil},
 		{"disk", "write", []string{"/dev/sda"}},
 		{"memory of the machine", "write", []string{"/dev/mem"}},

@@ -11,7 +11,7 @@ func readSetting(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// hint returns what to do about a reason of bwrap, or "".
+// hint returns advice for an error message of bwrap, or "".
 func hint(reason string, setting func(name string) string) string {
 	switch {
 	case strings.Contains(reason, "Unknown option"):

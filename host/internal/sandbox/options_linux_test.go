@@ -61,8 +61,10 @@ func TestFoldersThatCannotBeContained(t *testing.T) {
 	}
 	inner, file, toRoot := filepath.Join(dir, "a", "b"), filepath.Join(dir, "file"), filepath.Join(dir, "root")
 	toInner := filepath.Join(dir, "inner")
+	twice := filepath.Join(dir, "twice") // by a link in a
 	for _, err := range []error{os.MkdirAll(inner, 0o700), os.WriteFile(file, nil, 0o600), os.Symlink("/", toRoot),
-		os.Symlink(inner, toInner)} {
+		os.Symlink(inner, toInner), os.Mkdir(dir+"/c", 0o700), os.Symlink("../c", dir+"/a/out"),
+		os.Symlink("a/out", twice), os.Symlink("../a", dir+"/a/self"), os.Symlink("loop", dir+"/loop")} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +79,10 @@ func TestFoldersThatCannotBeContained(t *testing.T) {
 		{config.Sandbox{Write: []string{"/proc/self"}}, "outside of /proc"},
 		{config.Sandbox{Read: []string{dir + "/a/b"}, Write: []string{dir + "/a"}}, "the server can replace it"},
 		{config.Sandbox{Read: []string{toInner}, Write: []string{dir + "/a"}}, "the server can replace it"},
+		{config.Sandbox{Read: []string{dir + "/a/out"}, Write: []string{dir + "/a"}}, "the server can replace it"},
+		{config.Sandbox{Read: []string{twice}, Write: []string{dir + "/a"}}, "the server can replace it"},
+		{config.Sandbox{Write: []string{dir + "/a", dir + "/a/self"}}, "the server can replace it"},
+		{config.Sandbox{Read: []string{dir + "/loop"}}, "too many levels of symbolic links"},
 	} {
 		refused := new(Error)
 		if _, err := resolve(&e.s); !errors.As(err, &refused) || !strings.Contains(refused.Reason, e.want) {
@@ -84,7 +90,7 @@ func TestFoldersThatCannotBeContained(t *testing.T) {
 		}
 	}
 	all, err := resolve(&config.Sandbox{Read: []string{toInner}})
-	if err != nil || len(all) != 2 || all[0] != (folder{inner, inner, false}) || all[1] != (folder{inner, toInner, false}) {
+	if err != nil || len(all) != 2 || all[0].path != inner || all[1].path != toInner || all[1].source != inner {
 		t.Errorf("got %v, %v, want the folder under both paths", all, err)
 	}
 }

@@ -117,8 +117,7 @@ func (b *Sandbox) wrap(cmd *exec.Cmd, path, dir string) error {
 	}
 	cmd.Args = append(append(append([]string{"bwrap", "--args", list, "--"}, b.limits...), path), cmd.Args[1:]...)
 	cmd.Path, cmd.Dir, cmd.Env = b.bwrap, "/", []string{} // bwrap runs outside of the sandbox
-	closeInherited()
-	return nil
+	return closeInherited()
 }
 
 // pass makes a command inherit a file with a content, and returns its descriptor.
@@ -139,13 +138,17 @@ func (b *Sandbox) pass(cmd *exec.Cmd, content []byte) (descriptor string, err er
 
 // closeInherited marks the files that this process inherited from its parent, so that no command inherits them.
 // Go marks each file that it opens.
-func closeInherited() {
-	entries, _ := os.ReadDir("/proc/self/fd") // New read /proc
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("sandbox: the open files of this program are unknown: %w", err)
+	}
 	for _, entry := range entries {
 		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
 			syscall.CloseOnExec(fd)
 		}
 	}
+	return nil
 }
 
 // Started closes the files that the process inherited.

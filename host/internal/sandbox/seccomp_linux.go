@@ -19,6 +19,10 @@ var architectures = map[string]architecture{
 	"arm64": {audit: 0xc00000b7, bpf: 280, userfaultfd: 282, readv: 270, writev: 271},
 }
 
+// families are the kinds of sockets that a network namespace confines. Sockets of virtual machines (AF_VSOCK), for
+// example, reach the machine from every namespace.
+var families = []uint32{syscall.AF_UNIX, syscall.AF_INET, syscall.AF_INET6, syscall.AF_NETLINK}
+
 // ioUringSetup is the same number on all architectures.
 const ioUringSetup = 425
 
@@ -31,12 +35,13 @@ const (
 	deny  = 0x00050000 | uint32(syscall.EPERM) // the call
 
 	// Offsets of struct seccomp_data. The architectures are little-endian: the lower half of an argument is first.
-	offsetNumber, offsetArch, offsetCommand = 0, 4, 24
+	offsetNumber, offsetArch, offsetFirst, offsetSecond = 0, 4, 16, 24
 )
 
 // filter returns a program of seccomp, or nil for an architecture without. It denies system calls that
 // namespaces do not confine: keys, which the process shares with this program; tracing and reading other
-// processes; programs in the kernel and large parts of it that servers do not need; and typing into a terminal.
+// processes; the log of the kernel; programs in the kernel and large parts of it that servers do not need; sockets
+// of other families; and typing into a terminal.
 // All other calls are subject to the namespaces and the lack of rights.
 func filter(goarch string) []byte {
 	arch, ok := architectures[goarch]
@@ -44,7 +49,8 @@ func filter(goarch string) []byte {
 		return nil
 	}
 	denied := []uint32{syscall.SYS_ADD_KEY, syscall.SYS_REQUEST_KEY, syscall.SYS_KEYCTL, syscall.SYS_PTRACE,
-		syscall.SYS_PERF_EVENT_OPEN, arch.readv, arch.writev, arch.bpf, arch.userfaultfd, ioUringSetup}
+		syscall.SYS_PERF_EVENT_OPEN, syscall.SYS_SYSLOG, arch.readv, arch.writev, arch.bpf, arch.userfaultfd,
+		ioUringSetup}
 	var f program
 	f.add(load, 0, 0, offsetArch)
 	f.add(jumpEqual, 1, 0, arch.audit)
@@ -58,9 +64,16 @@ func filter(goarch string) []byte {
 		f.add(jumpEqual, 0, 1, number)
 		f.add(result, 0, 0, deny)
 	}
+	f.add(jumpEqual, 0, uint8(2*len(families)+2), syscall.SYS_SOCKET)
+	f.add(load, 0, 0, offsetFirst)
+	for _, family := range families {
+		f.add(jumpEqual, 0, 1, family)
+		f.add(result, 0, 0, allow)
+	}
+	f.add(result, 0, 0, deny)
 	f.add(jumpEqual, 1, 0, syscall.SYS_IOCTL)
 	f.add(result, 0, 0, allow)
-	f.add(load, 0, 0, offsetCommand)
+	f.add(load, 0, 0, offsetSecond)
 	for _, command := range []uint32{syscall.TIOCSTI, tiocLinux} {
 		f.add(jumpEqual, 0, 1, command)
 		f.add(result, 0, 0, deny)
