@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -107,6 +108,7 @@ func readAuthorities(text []byte) (pool *x509.CertPool, sums [][sha256.Size]byte
 			maxAuthoritiesFile)
 	}
 	pool = x509.NewCertPool()
+	begun := bytes.Count(text, []byte("-----BEGIN "))
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			return nil, nil, fmt.Errorf("gateway: got a %.64q among certificate authorities, want certificates only",
@@ -121,6 +123,10 @@ func readAuthorities(text []byte) (pool *x509.CertPool, sums [][sha256.Size]byte
 		}
 		pool.AddCert(c)
 		sums = append(sums, sha256.Sum256(c.Raw))
+	}
+	if begun > len(sums) { // Decode skips a damaged block, or the end of a file that is being written
+		return nil, nil, fmt.Errorf("gateway: %d of %d certificate authorities are damaged or incomplete",
+			begun-len(sums), begun)
 	}
 	if len(sums) == 0 {
 		return nil, nil, errors.New("gateway: no certificate authority in PEM (-----BEGIN CERTIFICATE-----)")
@@ -219,7 +225,7 @@ func (k CertificateName) name(c *x509.Certificate) (string, error) {
 	return name, nil
 }
 
-// caller returns the principal of a certificate, and what the certificate grants.
+// caller returns the principal of a certificate, and the grant of the certificate.
 func (o *ClientCertificates) caller(c *x509.Certificate) (*mcp.Principal, *grant, error) {
 	name, err := o.Name.name(c)
 	if err != nil {

@@ -2,6 +2,7 @@
 package limitedlog
 
 import (
+	"bytes"
 	"log/slog"
 	"strings"
 	"sync"
@@ -41,10 +42,10 @@ func (l *Log) Admit() bool {
 	return true
 }
 
-// Write logs a line of an http.Server, if there is room for it: a client causes lines by handshakes of
-// TLS that fail.
+// Write logs a line of an http.Server. It limits lines about failed handshakes of TLS, which clients
+// cause at will, so that they hide no other line.
 func (l *Log) Write(line []byte) (int, error) {
-	if l.Admit() {
+	if !bytes.HasPrefix(line, []byte("http: TLS handshake error")) || l.Admit() {
 		l.Logger.Warn(strings.TrimSuffix(string(line), "\n"))
 	}
 	return len(line), nil

@@ -372,6 +372,7 @@ func TestInvalidFilesAreErrors(t *testing.T) {
 	write(t, in("ca.pem"), ca.pem())
 	write(t, in("empty.pem"), nil)
 	write(t, in("long.pem"), make([]byte, 1<<20+1))
+	write(t, in("cut.pem"), append(ca.pem(), ca.pem()[:200]...))
 	for name, settings := range map[string]*gatewayconfig.TLS{
 		"no certificate":         {Certificate: in("none.crt"), Key: in("tls.key")},
 		"no key":                 {Certificate: in("tls.crt"), Key: in("none.key")},
@@ -380,6 +381,8 @@ func TestInvalidFilesAreErrors(t *testing.T) {
 		"a long file":            {Certificate: in("long.pem"), Key: in("tls.key")},
 		"no authority": {Certificate: in("tls.crt"), Key: in("tls.key"),
 			Clients: &gatewayconfig.ClientCertificates{Authorities: in("empty.pem")}},
+		"an authority that is not written completely": {Certificate: in("tls.crt"), Key: in("tls.key"),
+			Clients: &gatewayconfig.ClientCertificates{Authorities: in("cut.pem")}},
 		"a key as an authority": {Certificate: in("tls.crt"), Key: in("tls.key"),
 			Clients: &gatewayconfig.ClientCertificates{Authorities: in("tls.key")}},
 		"no file of authorities": {Certificate: in("tls.crt"), Key: in("tls.key"),

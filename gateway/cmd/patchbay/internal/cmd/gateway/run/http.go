@@ -48,7 +48,8 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 			runningAdvice(ctx, f))}
 	}
 	defer l.Close()
-	if host, port, err := net.SplitHostPort(l.Addr().String()); err == nil && !netx.IsLocalHost(host) {
+	host, port, _ := net.SplitHostPort(l.Addr().String()) // an address of TCP
+	if !netx.IsLocalHost(host) {
 		if settings.TLS == nil {
 			given, _, _ := net.SplitHostPort(hosting.GatewayAddr(g.Config.Settings, g.Addr)) // 0.0.0.0 listens on [::]
 			f.IO.Err.Printf("patchbay: warning: other machines reach %s, and keys and results are sent unencrypted: "+
@@ -60,8 +61,8 @@ func serveGateway(ctx context.Context, f *cmdutil.Factory, g *Run) error {
 					"that clients use", l.Addr()))
 		}
 	}
-	if opts.OAuth != nil && opts.PublicURL == "" {
-		opts.PublicURL = settings.BaseURL(observe.Authority(l.Addr()))
+	if (opts.OAuth != nil || settings.TLS != nil) && opts.PublicURL == "" && netx.IsLocalHost(host) {
+		opts.PublicURL = settings.BaseURL(observe.Authority(l.Addr())) // of the pages for logins
 	}
 	secure, endTLS, err := useTLS(ctx, f, g, settings.TLS, opts)
 	if err != nil {
