@@ -19,8 +19,8 @@ func Need(t testing.TB) {
 		}
 		t.Skip(err)
 	}
-	out, err := exec.CommandContext(t.Context(), bwrap, "--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/",
-		"--proc", "/proc", "--dev", "/dev", "/bin/true").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), bwrap, "--unshare-user", "--unshare-pid", "--unshare-net",
+		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "/bin/true").CombinedOutput()
 	if err != nil {
 		t.Skipf("this machine forbids sandboxes: %v: %s", err, out)
 	}
