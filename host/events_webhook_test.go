@@ -281,6 +281,70 @@ func TestEndOfWebhooks(t *testing.T) {
 	})
 }
 
+// While the policy cannot decide, webhooks, streams and polls deliver nothing and lose nothing: neither the subscription
+// nor an event. A request is refused.
+func TestEventsWaitForUndecidedPolicies(t *testing.T) {
+	for _, mode := range []string{"poll", "push", "push without cursors"} {
+		synctest.Test(t, func(t *testing.T) {
+			s, n := newEventServer("git", strings.Fields(mode)[0]), oauthtest.NewNetwork(t)
+			s.lacksCursor = strings.Contains(mode, "without")
+			var mu sync.Mutex
+			failures, asked := map[policy.ActionKind]int{}, map[policy.ActionKind]int{} // guarded by mu
+			fail := func(all map[policy.ActionKind]int) {
+				mu.Lock()
+				defer mu.Unlock()
+				failures, asked = all, map[policy.ActionKind]int{}
+			}
+			h := eventHost(t, map[string]*eventServer{"git": s}, host.Options{
+				Policy: policyFunc(func(a *policy.Action) policy.Decision {
+					mu.Lock()
+					defer mu.Unlock()
+					if asked[a.Kind]++; asked[a.Kind] <= failures[a.Kind] {
+						return policy.Decision{Undecided: true}
+					}
+					return policy.Decision{Do: policy.OutcomeAllow}
+				})})
+			offer(t, h, n, host.EventWebhooks{})
+			e, c := newEndpoint(t, n, "bob"), client(t, h, &policy.Caller{Principal: principal("bob")})
+			fail(map[policy.ActionKind]int{policy.ActionEvent: 1})
+			if err := e.subscribe(t, c, "git__changed"); err == nil {
+				t.Error("the request was served, want it to be refused")
+			}
+			f := stream(t, c, params("git__changed"))
+			if err := e.subscribe(t, c, "git__changed"); err != nil {
+				t.Fatal(err)
+			}
+			first, err := poll(t, c, params("git__changed"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for i, all := range []map[policy.ActionKind]int{{policy.ActionEvent: 4}, {policy.ActionResult: 4},
+				{policy.ActionEvent: 2, policy.ActionResult: 6}} {
+				fail(all)
+				s.emit(`{"n":` + string(rune('1'+i)) + `}`)
+				<-time.After(80 * time.Second) // three times less than a lease of kept events
+			}
+			f.cancel()
+			<-f.done
+			want := []string{`{"n":1}`, `{"n":2}`, `{"n":3}`}
+			wantData(t, e, want...)
+			if got := f.data(); !slices.Equal(got, want) || len(f.received("error")) > 0 {
+				t.Errorf("%s: the stream got %q and the errors %+v", mode, got, f.received("error"))
+			}
+			fail(map[policy.ActionKind]int{policy.ActionResult: 2})
+			next := params("git__changed", "cursor", first.Cursor)
+			if p, err := poll(t, c, next); err == nil {
+				t.Errorf("%s: got %+v, want an error while the policy cannot decide", mode, p)
+			}
+			fail(nil)
+			if p, err := poll(t, c, next); err != nil || !slices.Equal(p.data(), want) {
+				t.Errorf("%s: got %+v, %v after the policy could decide again", mode, p, err)
+			}
+		})
+	}
+}
+
 // Each of several URLs of a principal receives the events since its own subscription began, also while the endpoints are
 // proven at the same time.
 func TestConcurrentWebhooksOfAPrincipal(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	extevents "github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/events"
@@ -53,7 +54,8 @@ func (v *View) events(ctx context.Context, req *mcp.Request) (mcp.Result, error)
 		return nil, v.refused(req, policy.ActionEvent, r.Name, err)
 	}
 	res, err := v.send(ctx, req, c)
-	if e, ok := errors.AsType[*hosterr.Error](err); ok && e.Code == hosterr.CodeDenied {
+	e, ok := errors.AsType[*hosterr.Error](err)
+	if ok && e.Code == hosterr.CodeDenied && !errors.Is(err, authorize.ErrUndecided) {
 		reason, _ := publicReason(e.Err)
 		return nil, extevents.Forbidden(reason)
 	}
@@ -167,8 +169,11 @@ func (b *subscription) poll(ctx context.Context) (mcp.Result, error) {
 	}
 	visible := r.Events[:0]
 	for _, e := range r.Events {
-		if b.decide(ctx, &e) == nil {
+		switch err := b.decide(ctx, &e); {
+		case err == nil:
 			visible = append(visible, e)
+		case errors.Is(err, authorize.ErrUndecided): // the caller polls again from its cursor
+			return nil, err
 		}
 	}
 	r.At.Server = b.pool.Name()
@@ -204,19 +209,23 @@ func (b *subscription) pollServer(ctx context.Context) (*events.Result, error) {
 }
 
 // decide gives an event the name of the caller, charges its size, and lets the policy decide about it as about the
-// result of a tool whose structured content is the data. The error means that the caller must not receive it.
+// result of a tool whose structured content is the data. The error means that the caller must not receive it; after
+// [authorize.ErrUndecided] the policy must be asked again.
 func (b *subscription) decide(ctx context.Context, e *events.Event) error {
 	v := b.view
 	e.Name = b.item.Public
-	v.host.limits.Charge(v.principal, len(e.Data))
-	p := v.host.authorize.Policy()
+	size, p := len(e.Data), v.host.authorize.Policy()
 	if p == nil {
+		v.host.limits.Charge(v.principal, size)
 		return nil
 	}
 	raw := jsonscan.AppendQuote([]byte(`{"resultType":"complete","eventId":`), e.ID)
 	raw = e.Time.AppendFormat(append(raw, `,"timestamp":"`...), time.RFC3339Nano)
 	raw = append(append(append(raw, `","structuredContent":`...), e.Data...), '}')
 	res, err := v.host.authorize.DecideResult(ctx, (*callView)(v), p, b.req, b.action(), mcp.RawResult(raw), nil)
+	if !errors.Is(err, authorize.ErrUndecided) {
+		v.host.limits.Charge(v.principal, size)
+	}
 	if err != nil {
 		return err
 	}

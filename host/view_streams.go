@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	extevents "github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/host/hosterr"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/call"
 	"github.com/patchbay-mcp/patchbay/host/internal/catalogue"
 	"github.com/patchbay-mcp/patchbay/host/internal/events"
@@ -173,7 +175,7 @@ func (b *subscription) stream(ctx context.Context) (mcp.Result, error) {
 			if !begun {
 				continue
 			}
-			if fault := b.check(ctx); fault != nil {
+			if fault, _ := b.check(ctx); fault != nil {
 				_ = b.notify(ctx, events.Terminated, &streamed{Error: fault})
 				return mcp.RawResult(`{"resultType":"complete"}`), nil
 			}
@@ -185,8 +187,9 @@ func (b *subscription) stream(ctx context.Context) (mcp.Result, error) {
 	}
 }
 
-// pass sends an item to the caller. A position is sent with the next heartbeat.
+// pass sends an item to the caller, once the policy could decide about it. A position is sent with the next heartbeat.
 func (b *subscription) pass(ctx context.Context, i *events.Item) error {
+	before := b.from.Text()
 	if i.Cursor != nil {
 		b.from = events.Cursor{Server: b.pool.Name(), Position: i.Cursor}
 	}
@@ -199,8 +202,11 @@ func (b *subscription) pass(ctx context.Context, i *events.Item) error {
 	case i.Event == nil:
 		return nil
 	}
-	e := *i.Event
-	if err := b.decide(ctx, &e); err != nil {
+	var e events.Event
+	if err := authorize.Await(ctx, func() error {
+		e = *i.Event
+		return b.decide(ctx, &e)
+	}, func(error) error { return b.notify(ctx, events.Heartbeat, &streamed{Cursor: before}) }); err != nil {
 		return b.notify(ctx, events.Failed, &streamed{Error: b.public(err)})
 	}
 	return b.notify(ctx, events.Occurred, &streamed{Event: &e, Cursor: cursor})
@@ -232,26 +238,30 @@ func (b *subscription) public(err error) *mcp.Error {
 	return mcp.Errorf(mcp.CodeInternalError, "the server cannot be reached, or its events are invalid")
 }
 
-// check returns the error that ends a subscription whose caller may no longer subscribe.
-func (b *subscription) check(ctx context.Context) *mcp.Error {
+// check returns the error that ends a subscription whose caller may no longer subscribe, or
+// [authorize.ErrUndecided].
+func (b *subscription) check(ctx context.Context) (*mcp.Error, error) {
 	v := b.view
 	item, s, err := v.table.Find(ctx, catalogue.Events, b.item.Public)
 	q, ok := errors.AsType[*routes.QuarantinedError](err)
 	if err == nil && (item == nil || s.Name() != b.pool.Name()) || ok && q != nil {
 		fault, _ := errors.AsType[*mcp.Error](catalogue.Events.Unknown(b.item.Public))
-		return fault
+		return fault, nil
 	}
 	if err == nil {
 		b.item = item
 	}
 	p := v.host.authorize.Policy()
 	if p == nil {
-		return nil
+		return nil, nil
 	}
-	if d := v.host.authorize.Ask(ctx, (*callView)(v), p, b.req, b.action()); d.Do != policy.OutcomeAllow {
-		return extevents.Forbidden("the policy no longer allows the subscription")
+	switch d := v.host.authorize.Ask(ctx, (*callView)(v), p, b.req, b.action()); {
+	case d.Undecided:
+		return nil, authorize.ErrUndecided
+	case d.Do != policy.OutcomeAllow:
+		return extevents.Forbidden("the policy no longer allows the subscription"), nil
 	}
-	return nil
+	return nil, nil
 }
 
 // EventWebhooks configures [Host.OfferWebhooks].
@@ -359,16 +369,17 @@ func (b *webhookEvents) Cursor(i *events.Item) string {
 
 func (b *webhookEvents) Permit(ctx context.Context) error {
 	s := (*subscription)(b)
-	if fault := s.check(upstream.WithCaller(ctx, b.view.caller)); fault != nil && ctx.Err() == nil {
+	fault, err := s.check(upstream.WithCaller(ctx, b.view.caller))
+	if fault != nil && ctx.Err() == nil {
 		b.record(fault)
 		return fault
 	}
-	return ctx.Err()
+	return cmp.Or(ctx.Err(), err)
 }
 
 func (b *webhookEvents) Deliver(ctx context.Context, e *events.Event) error {
 	err := (*subscription)(b).decide(upstream.WithCaller(ctx, b.view.caller), e)
-	if err != nil {
+	if err != nil && !errors.Is(err, authorize.ErrUndecided) {
 		b.record(err)
 	}
 	return err

@@ -87,7 +87,7 @@ type externalAnswer struct {
 	Via    string `json:"via"`
 }
 
-// decide sets the decision of the hook. If it fails, the action is denied.
+// decide sets the decision of the hook. If it fails, the action is denied and undecided.
 func (h *external) decide(ctx context.Context, a *policy.Action, d *policy.Decision) {
 	d.Do = policy.OutcomeDeny
 	if h.unused {
@@ -116,7 +116,7 @@ func (h *external) decide(ctx context.Context, a *policy.Action, d *policy.Decis
 		err = fmt.Errorf("invalid answer %.64q", answer.Do)
 	}
 	if err != nil {
-		d.Reason = "the hook of the policy has failed"
+		d.Undecided, d.Reason = true, "the hook of the policy has failed"
 		if errors.Is(err, errUnsigned) || errors.Is(err, errSkew) {
 			d.Reason += ": " + err.Error()
 		}

@@ -183,6 +183,9 @@ type Decision struct {
 	Approver string
 	// Redact lists the parts of a result that the caller must not receive.
 	Redact []Redaction
+	// Undecided means that OutcomeDeny stands for a failure, such as a program that did not answer. A request
+	// is refused. The events of a subscription wait until the policy, which is asked again, could decide.
+	Undecided bool
 	// DryRun lists the decisions of rules in dry-run mode, such as "deny by rule no-deletes".
 	DryRun []string
 }

@@ -148,7 +148,7 @@ func (z *Authorizer) Ask(
 		a.Recent = z.opts.Recent.Servers(v.Principal())
 	}
 	d := p.Decide(ctx, a)
-	if needs == 0 {
+	if needs == 0 && !d.Undecided {
 		v.Decisions().put(&key, epoch, d)
 	}
 	return d
@@ -189,5 +189,40 @@ func Reason(d *policy.Decision) error {
 	if d.Reason != "" {
 		text += ": " + d.Reason
 	}
-	return hosterr.Public{Err: errors.New(text)}
+	return hosterr.Public{Err: reason{text, d.Undecided}}
+}
+
+// ErrUndecided is the reason of a refusal by [policy.Decision].Undecided.
+var ErrUndecided = errors.New("the policy could not decide")
+
+type reason struct {
+	text        string
+	isUndecided bool
+}
+
+func (r reason) Error() string { return r.text }
+
+func (r reason) Is(target error) bool { return r.isUndecided && target == ErrUndecided }
+
+// minPause and maxPause limit the pauses of Await: less than the interval of heartbeats of a stream.
+const minPause, maxPause = time.Second, 10 * time.Second
+
+// Await calls decide again, after a pause, while its error is ErrUndecided, until ctx ends. It calls pending
+// before each pause, and returns the error of either function.
+func Await(ctx context.Context, decide func() error, pending func(err error) error) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := decide()
+		if !errors.Is(err, ErrUndecided) || ctx.Err() != nil {
+			return err
+		}
+		if err := pending(err); err != nil {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
 }

@@ -18,6 +18,7 @@ import (
 
 	extevents "github.com/patchbay-mcp/patchbay/ext/events"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
+	"github.com/patchbay-mcp/patchbay/host/internal/authorize"
 	"github.com/patchbay-mcp/patchbay/host/internal/events"
 	"github.com/patchbay-mcp/patchbay/host/policy"
 	"github.com/patchbay-mcp/patchbay/mcp"
@@ -46,9 +47,11 @@ type Subscription interface {
 	Feed() (*events.Feed, events.Request)
 	// Cursor returns the position after an item for the caller; empty without one.
 	Cursor(i *events.Item) string
-	// Permit returns the error that ends the subscription of a caller who may no longer subscribe.
+	// Permit returns the error that ends the subscription of a caller who may no longer subscribe, or
+	// [authorize.ErrUndecided].
 	Permit(ctx context.Context) error
-	// Deliver gives an event the name and data for the caller. The error means that the caller must not receive it.
+	// Deliver gives an event the name and data for the caller. The error means that the caller must not receive it;
+	// after [authorize.ErrUndecided] it must be called again.
 	Deliver(ctx context.Context, e *events.Event) error
 	// Ended returns the error that ends the subscription after its feed ended, or an error after which the feed
 	// begins again.
@@ -293,12 +296,11 @@ func (f *following) run(ctx context.Context) (err error) {
 			if !more {
 				return f.sub.Ended(flow.Err())
 			}
-			if err := f.permit(ctx); err != nil {
+			if item, err = f.judge(ctx, &i); err != nil {
 				return err
 			}
-			item = f.item(ctx, &i)
 		case <-tick.C:
-			if err := f.permit(ctx); err != nil {
+			if err := f.permit(ctx); err != nil && !errors.Is(err, authorize.ErrUndecided) {
 				return err
 			}
 		case <-ctx.Done():
@@ -326,8 +328,25 @@ func (f *following) permit(ctx context.Context) error {
 	return f.sub.Permit(ctx)
 }
 
+// judge returns an item of the server for the Sender, once the policy could decide about it.
+func (f *following) judge(ctx context.Context, i *events.Item) (item extevents.Item, err error) {
+	err = authorize.Await(ctx, func() error {
+		if err := f.permit(ctx); err != nil {
+			return err
+		}
+		item, err = f.item(ctx, i)
+		return err
+	}, func(err error) error {
+		f.webhooks.o.Logger.WarnContext(ctx, "host: an event of a webhook waits for a decision of the policy", "event",
+			f.subscription.Name, "error", err)
+		return nil
+	})
+	return item, err
+}
+
 // item returns an item of the server for the Sender. An event that the caller must not receive becomes a position.
-func (f *following) item(ctx context.Context, i *events.Item) extevents.Item {
+// The error is [authorize.ErrUndecided].
+func (f *following) item(ctx context.Context, i *events.Item) (extevents.Item, error) {
 	item := extevents.Item{Cursor: f.sub.Cursor(i)}
 	switch {
 	case i.Begins:
@@ -338,9 +357,12 @@ func (f *following) item(ctx context.Context, i *events.Item) extevents.Item {
 		item.Failure = mcp.Errorf(mcp.CodeInternalError, "the server cannot be reached")
 	case i.Event != nil:
 		e := *i.Event
-		if f.sub.Deliver(ctx, &e) == nil {
+		switch err := f.sub.Deliver(ctx, &e); {
+		case errors.Is(err, authorize.ErrUndecided):
+			return item, err
+		case err == nil:
 			item.Event = &extevents.Delivered{ID: e.ID, Name: e.Name, Time: e.Time, Data: e.Data, Cursor: item.Cursor}
 		}
 	}
-	return item
+	return item, nil
 }
