@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -210,10 +211,15 @@ type notification struct {
 func (f *Feed) stream(ctx context.Context, at Request, yield func(Item) bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	in, ended := make(chan notification, maxWaiting), make(chan error, 1)
+	var waiting atomic.Int64 // bytes of the notifications in the channel
 	go func() {
 		_, err := f.Source.Call(ctx, wire.MethodEventsStream, &at, func(method string, params json.RawMessage) {
 			if len(params) > maxEvent {
 				method, params = Failed, json.RawMessage(`{"error":{"code":-32603,"message":"an event is too large"}}`)
+			}
+			if waiting.Add(int64(len(params))) > maxWaitingBytes {
+				cancel(errSlow)
+				return
 			}
 			select {
 			case in <- notification{method, bytes.Clone(params)}:
@@ -238,6 +244,7 @@ func (f *Feed) stream(ctx context.Context, at Request, yield func(Item) bool) er
 		select {
 		case n, more := <-in:
 			silence.Reset(maxSilence)
+			waiting.Add(-int64(len(n.params)))
 			if !more {
 				return <-ended
 			}
