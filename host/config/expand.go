@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // maxExpanded bounds an expanded string, in bytes.
@@ -193,11 +194,11 @@ func (noSecretError) Is(target error) bool { return target == ErrNoSecret }
 // stored returns the value of ${input:ID} or ${secret:NAME}.
 func (e *expansion) stored(kind, name string) (string, error) {
 	value, set := e.lookup(kind + ":" + name)
-	if !set || !inputID.MatchString(name) {
+	if !set || !inputID().MatchString(name) {
 		hint := ""
 		if kind == "input" {
 			hint = ": start the program on a terminal, which asks for it, or add a default to the input"
-		} else if inputID.MatchString(name) {
+		} else if inputID().MatchString(name) {
 			hint = ": store it with \"patchbay gateway secret set " + name +
 				"\", unless the log says that the vault cannot be opened"
 		}
@@ -236,7 +237,7 @@ func (e *expansion) environment(inner string) (string, error) {
 
 var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	inputID      = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
+	inputID      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`) })
 )
 
 func (s *Server) workspace() (string, error) {

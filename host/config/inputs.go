@@ -75,7 +75,7 @@ func parseInput(raw []byte) (*Input, error) {
 		}
 	}
 	switch {
-	case !inputID.MatchString(in.ID):
+	case !inputID().MatchString(in.ID):
 		return nil, fmt.Errorf("invalid id %.64q: want letters, digits and any of ._-", in.ID)
 	case kind != "promptString" && kind != "pickString":
 		return nil, fmt.Errorf("invalid type %.64q of input %.64q: want promptString or pickString", kind, in.ID)

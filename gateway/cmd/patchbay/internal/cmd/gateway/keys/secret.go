@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ const (
 	maxSecretSize = 64 << 10
 )
 
-var secretWord = regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`)
+var secretWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]{1,200}$`) })
 
 // NewCmdSecret returns the commands about the values of ${secret:NAME}. They need no running
 // gateway.
@@ -88,7 +89,7 @@ func completeSecrets(f *cmdutil.Factory) cobra.CompletionFunc {
 // setSecret stores a secret. It is never an argument, which other users of the machine could read.
 func setSecret(ctx context.Context, o *cmdutil.Invocation) error {
 	f, name := o.Factory, o.Words[0]
-	if !secretWord.MatchString(name) {
+	if !secretWord().MatchString(name) {
 		return exit.UsageError(fmt.Errorf(
 			"invalid name %q of a secret: must have 1 to 200 of the characters A-Z, a-z, 0-9, ., "+
 				"_ and -", term.Shorten(name, term.MaxNameShown)))
@@ -203,7 +204,9 @@ func listSecrets(ctx context.Context, o *cmdutil.Invocation) error {
 	return nil
 }
 
-var secretUse = regexp.MustCompile(`\$\{secret:([A-Za-z0-9._-]{1,200})\}`)
+var secretUse = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\$\{secret:([A-Za-z0-9._-]{1,200})\}`)
+})
 
 // secretsOf returns the names of the secrets that an entry uses.
 func secretsOf(s *config.Server) (names []string) {
@@ -211,7 +214,7 @@ func secretsOf(s *config.Server) (names []string) {
 		return nil
 	}
 	text := fmt.Sprint(s.Command, s.Args, s.Env, s.EnvFile, s.Dir, s.URL, s.Header)
-	for _, m := range secretUse.FindAllStringSubmatch(text, -1) {
+	for _, m := range secretUse().FindAllStringSubmatch(text, -1) {
 		if !slices.Contains(names, m[1]) {
 			names = append(names, m[1])
 		}
