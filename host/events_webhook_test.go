@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -340,6 +341,68 @@ func TestEventsWaitForUndecidedPolicies(t *testing.T) {
 			fail(nil)
 			if p, err := poll(t, c, next); err != nil || !slices.Equal(p.data(), want) {
 				t.Errorf("%s: got %+v, %v after the policy could decide again", mode, p, err)
+			}
+		})
+	}
+}
+
+// A slowStore is a store whose records are read for as long as a caller is looked up.
+type slowStore struct {
+	webhook.Store
+	seen chan bool
+	err  error
+}
+
+func (s slowStore) All(ctx context.Context) iter.Seq2[webhook.Record, error] {
+	return func(yield func(webhook.Record, error) bool) {
+		for r, err := range s.Store.All(ctx) {
+			if !yield(r, err) {
+				return
+			}
+		}
+		<-s.seen
+		if s.err != nil {
+			yield(webhook.Record{}, s.err)
+		}
+	}
+}
+
+// The first subscriptions that are restored find a host that offers webhooks. A host that cannot read the store does not
+// offer them.
+func TestRestoredWebhooksFindWebhooks(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("the store is damaged")} {
+		synctest.Test(t, func(t *testing.T) {
+			s, n, store := newEventServer("git", "push"), oauthtest.NewNetwork(t), webhook.NewMemory()
+			h := eventHost(t, map[string]*eventServer{"git": s}, host.Options{})
+			offer(t, h, n, host.EventWebhooks{Store: store})
+			bob := client(t, h, &policy.Caller{Principal: principal("bob")})
+			if err := newEndpoint(t, n, "bob").subscribe(t, bob, "git__changed"); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Close(); err != nil {
+				t.Fatal(err)
+			}
+			h = eventHost(t, map[string]*eventServer{"git": s}, host.Options{})
+			offers := func(name string) bool {
+				c := client(t, h, &policy.Caller{Principal: principal(name)})
+				list, err := c.Do(t.Context(), "events/list", nil)
+				return err == nil && strings.Contains(string(list), `"webhook"]`)
+			}
+			seen := make(chan bool)
+			var once sync.Once
+			err := h.OfferWebhooks(t.Context(), &host.EventWebhooks{
+				Store: slowStore{store, seen, failure}, Fetcher: (*oauth.Fetcher)(n.Fetcher(&oauthfetch.Options{})),
+				Caller: func(_ context.Context, c *policy.Caller) (*policy.Caller, error) {
+					once.Do(func() {
+						if !offers("bob") {
+							t.Error("a stored caller was looked up before the host offers webhooks")
+						}
+						close(seen)
+					})
+					return c, nil
+				}})
+			if isOffered := offers("eve"); !errors.Is(err, failure) || isOffered != (failure == nil) {
+				t.Errorf("got %v, offers webhooks: %t, want %v", err, isOffered, failure)
 			}
 		})
 	}

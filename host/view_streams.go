@@ -283,18 +283,19 @@ type EventWebhooks struct {
 // continues the subscriptions in the store, which may start servers. It must be called at most once, before the first
 // request. [Host.Close] ends the deliveries; then the caller may close the store.
 func (h *Host) OfferWebhooks(ctx context.Context, o *EventWebhooks) error {
-	w, err := webhooks.Start(ctx, &webhooks.Options{Store: o.Store, Fetcher: o.Fetcher, Current: o.Caller,
+	w := webhooks.New(&webhooks.Options{Store: o.Store, Fetcher: o.Fetcher, Current: o.Caller,
 		Endless: o.Endless, Logger: h.opts.Logger,
 		Open: func(
 			ctx context.Context, c *policy.Caller, req *mcp.Request, cursor string,
 		) (webhooks.Subscription, error) {
 			return (*webhookView)(h.For(c)).open(ctx, req, cursor)
 		}})
+	h.webhooks.Store(w) // first: the views of stored callers offer webhooks
+	err := w.Start(ctx)
 	if err != nil {
-		return err
+		h.webhooks.Store(nil)
 	}
-	h.webhooks.Store(w)
-	return nil
+	return err
 }
 
 // A webhookView manages the webhooks of the caller of a view.

@@ -85,17 +85,23 @@ type Webhooks struct {
 	cancel context.CancelFunc
 }
 
-// Start returns Webhooks, which begin to deliver for the subscriptions in the store.
-func Start(ctx context.Context, o *Options) (*Webhooks, error) {
+// New returns Webhooks, which deliver after a call of Start.
+func New(o *Options) *Webhooks {
 	w := &Webhooks{o: *o}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
 	w.sender = webhook.NewSender(&webhook.SenderOptions{Store: o.Store, Fetcher: o.Fetcher, Logger: o.Logger,
 		NoExpiry: o.Store.Durable(), MaxSubscriptions: maxAll, MaxPerPrincipal: maxPerPrincipal})
-	if err := w.sender.Start(ctx, w); err != nil {
-		w.cancel()
-		return nil, err
+	return w
+}
+
+// Start begins to deliver, at first for the subscriptions in the store. It must be called once. After an error, w is
+// closed.
+func (w *Webhooks) Start(ctx context.Context) error {
+	err := w.sender.Start(ctx, w)
+	if err != nil {
+		w.Close() // the subscriptions that were read before the error deliver already
 	}
-	return w, nil
+	return err
 }
 
 // Close stops the deliveries. Subscriptions remain in the store.
