@@ -108,8 +108,8 @@ func nullable[T comparable](v T) *T {
 }
 
 // Answer serves a request events/subscribe or events/unsubscribe, for programs without an
-// [events.Server], such as a gateway, which call [Sender.Start] with a feed of their own. change, which
-// may be nil, changes what the params say before it is used, such as the Scope. The error for the
+// [events.Server], such as a gateway, which call [Sender.Start] with a feed of their own. change, if
+// not nil, modifies the parsed request before Answer uses it, for example its Scope. The error for the
 // client is an [*mcp.Error].
 //
 // Spec: SEP-3415, Subscribing; Unsubscribing.

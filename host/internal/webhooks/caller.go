@@ -15,8 +15,7 @@ import (
 	"github.com/patchbay-mcp/patchbay/mcp"
 )
 
-// details are what is stored about a caller besides its principal: everything that selects its view, and that a
-// policy may decide by.
+// details contains the stored properties of a caller that select its view or that a policy may read.
 type details struct {
 	Claims   map[string]any      `json:"claims,omitzero"`
 	Profile  string              `json:"profile,omitzero"`
