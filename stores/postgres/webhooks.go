@@ -77,8 +77,11 @@ func (w *WebhookStore) hold(ctx context.Context) (held time.Time, err error) {
 		if err != nil {
 			return held, errors.Join(err, w.release()) // the server may have begun the lease
 		}
-		if n == 1 {
-			return held, nil
+		if n == 1 { // a change that began during the lease of another process may still go on
+			if err = w.store.query(ctx, "settle webhooks", 0, nil); err != nil {
+				err = errors.Join(err, w.release())
+			}
+			return held, err
 		}
 		if time.Now().After(limit) {
 			return held, w.inUse("another process renews its lease: end that process first")

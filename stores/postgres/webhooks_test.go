@@ -8,8 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook"
 	"github.com/patchbay-mcp/patchbay/ext/events/webhook/storetest"
@@ -83,6 +86,65 @@ func TestASingleProcessUsesTheWebhooksOfASender(t *testing.T) {
 		if err != nil || string(r.Data) != "one" {
 			t.Errorf("got %q, %v; want the record of the first process", r.Data, err)
 		}
+	}
+}
+
+// A process reads the changes that began during the lease of another process, also if they end after the lease.
+func TestChangesOfAnEarlierLeaseAreRead(t *testing.T) {
+	opts, data := newSchema(), make(chan string, 1)
+	a, b := open(t, need(t).url(), opts), open(t, need(t).url(), opts)
+	first := openWebhooks(t, a, "press")
+	defer first.Close()
+	if err := first.Put(t.Context(), webhook.Record{ID: "sub_1", Data: []byte("one")}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), need(t).url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	table := pgx.Identifier{opts.Schema, "webhooks"}.Sanitize()
+	if _, err := c.Exec(t.Context(), "BEGIN; SELECT FROM "+table+" FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	work.Go(func() {
+		if err := first.Put(t.Context(), webhook.Record{ID: "sub_1", Data: []byte("two")}); err != nil {
+			t.Errorf("the change that began during the lease: %v", err)
+		}
+	})
+	waits := func(condition string) {
+		t.Helper()
+		await(t, func() error {
+			if n := sql(t, opts.Schema, "SELECT count(*) FROM pg_locks WHERE NOT granted AND "+condition)[0]; n != "1" ||
+				len(data) > 0 {
+				return fmt.Errorf("%s statements wait, and %d processes read the records, want 1 and 0", n, len(data))
+			}
+			return nil
+		})
+	}
+	waits("pid IN (SELECT pid FROM pg_locks WHERE relation = '{schema}.webhooks'::regclass AND mode = 'RowExclusiveLock')")
+	sql(t, opts.Schema, "UPDATE {schema}.webhook_senders SET ends = now()")
+	work.Go(func() {
+		second, err := b.OpenWebhooks(t.Context(), "press")
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer second.Close()
+		for r := range second.All(t.Context()) {
+			data <- string(r.Data)
+		}
+	})
+	waits("relation = '{schema}.webhooks'::regclass AND mode = 'ShareLock'")
+	if _, err := c.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	work.Wait()
+	close(data)
+	if got := <-data; got != "two" {
+		t.Errorf("the next process read %q, want two", got)
 	}
 }
 
