@@ -46,7 +46,7 @@ func TestBytesOfWaitingNotificationsAreLimited(t *testing.T) {
 				}
 				continue
 			}
-			if i.Err != errSlow || err != nil { //nolint:errorlint // of this package
+			if i.Err != errSlow || err != nil {
 				t.Errorf("got %v, %v, want %v", i.Err, err, errSlow)
 			}
 			break
