@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/patchbay-mcp/patchbay/gateway/internal/rawjson"
@@ -122,32 +123,45 @@ const (
 	redactedText    = "[redacted]"
 )
 
+// The expressions are compiled when they are first used, not at each start of the command.
 var (
 	// secretName matches the names of members whose values are secrets. A short word must be a
 	// whole word of the name, so that "company" does not match "pan" nor "pinned" match "pin".
-	secretName = regexp.MustCompile(`(?i)` + secretWords + `|` +
-		`(^|[^a-z])(pw|pass|otp|totp|mfa|2fa|pin|tan|pan|cvv|cvc|cvn|csc|ssn|iban|puk|nonce|` +
-		`auth|jwt|sid|dsn|seed)([^a-z]|$)|` +
-		`card[_-]?(no|num)|account[_-]?num|routing[_-]?num`)
+	secretName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)` + secretWords + `|` +
+			`(^|[^a-z])(pw|pass|otp|totp|mfa|2fa|pin|tan|pan|cvv|cvc|cvn|csc|ssn|iban|puk|nonce|` +
+			`auth|jwt|sid|dsn|seed)([^a-z]|$)|` +
+			`card[_-]?(no|num)|account[_-]?num|routing[_-]?num`)
+	})
 	// secretPair matches the name and the value of a secret in a text, such as an option of a
 	// program, a header, a query parameter, or a line of a configuration file.
-	secretPair = regexp.MustCompile(`(?i)((?:[a-z0-9_.-]*(?:` + secretWords + `)[a-z0-9_.-]*|` +
-		`\b(?:[a-z0-9]+[_-])*(?:pw|pass|otp|totp|mfa|pin|tan|cvv|cvc|ssn|iban))(?:\\*["'])?` +
-		`(?:\s*(?:=>|:=|[=:>])\s*|\s+is\s+))(?:(?:bearer|basic|digest|token)\s+)?` +
-		`(\\*"[^"\r\n]*"|\\*'[^'\r\n]*'|[^\s"',;&<]+)`)
+	secretPair = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)((?:[a-z0-9_.-]*(?:` + secretWords + `)[a-z0-9_.-]*|` +
+			`\b(?:[a-z0-9]+[_-])*(?:pw|pass|otp|totp|mfa|pin|tan|cvv|cvc|ssn|iban))(?:\\*["'])?` +
+			`(?:\s*(?:=>|:=|[=:>])\s*|\s+is\s+))(?:(?:bearer|basic|digest|token)\s+)?` +
+			`(\\*"[^"\r\n]*"|\\*'[^'\r\n]*'|[^\s"',;&<]+)`)
+	})
 	// secretOption matches an option of a program whose value is the next word.
-	secretOption = regexp.MustCompile(`(?i)(--?[a-z0-9-]*(?:` + secretWords + `)[a-z0-9-]*\s+|(?:^|\s)-(?:u|p)\s+)` +
-		`("[^"]*"|'[^']*'|[^\s"'-][^\s]*)`)
+	secretOption = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)(--?[a-z0-9-]*(?:` + secretWords + `)[a-z0-9-]*\s+|(?:^|\s)-(?:u|p)\s+)` +
+			`("[^"]*"|'[^']*'|[^\s"'-][^\s]*)`)
+	})
 	// secretHeader matches a header whose whole value, to the end of the line, is a secret.
-	secretHeader = regexp.MustCompile(`(?im)((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[:=]\s*)[^\r\n"']+`)
+	secretHeader = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?im)((?:proxy-)?authorization|(?:set-)?cookie)(["']?\s*[:=]\s*)[^\r\n"']+`)
+	})
 	// cardNumber matches digits in groups, which may be the number of a payment card; see [isCard].
-	cardNumber = regexp.MustCompile(`\b\d(?:[ -]?\d){11,18}\b`)
+	cardNumber = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b\d(?:[ -]?\d){11,18}\b`)
+	})
 	// secretText matches texts that may be secrets, with fewer characters than
 	// [policy.RedactSecrets] requires: a record may lose a harmless text.
-	secretText = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.|` +
-		`\b(sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|` +
-		`\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|` +
-		`\bAIza[A-Za-z0-9_-]{35}|(?i:\bbearer\s+[A-Za-z0-9._~+/-]{8,})|://[^/\s:@]+:[^/\s:@]+@`)
+	secretText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.|` +
+			`\b(sk|pk|rk)[-_][A-Za-z0-9_-]{16,}|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|` +
+			`\bglpat-[A-Za-z0-9_-]{16,}|\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\b(AKIA|ASIA)[A-Z0-9]{16}\b|` +
+			`\bAIza[A-Za-z0-9_-]{35}|(?i:\bbearer\s+[A-Za-z0-9._~+/-]{8,})|://[^/\s:@]+:[^/\s:@]+@`)
+	})
 )
 
 // secretWords matches words that identify a secret anywhere in its name.
@@ -158,7 +172,7 @@ const secretWords = `token|secret|passw|pwd|passphrase|passcode|passkey|credenti
 
 // isSecretName reports whether the name of a member suggests that its value is a secret.
 func isSecretName(name string) bool {
-	return secretName.MatchString(name) || secretName.MatchString(camelCase.ReplaceAllString(name, "${1}_${2}"))
+	return secretName().MatchString(name) || secretName().MatchString(camelCase.ReplaceAllString(name, "${1}_${2}"))
 }
 
 // camelCase matches the boundary between two words in a name such as userPw.
@@ -223,11 +237,11 @@ func (c *encoder) redact(text string) string {
 		}
 	}
 	text = strings.ToValidUTF8(policy.RedactSecrets(text, redactedText), "\uFFFD")
-	text = secretText.ReplaceAllString(text, redactedText)
-	text = secretHeader.ReplaceAllString(text, "${1}${2}"+redactedText)
-	text = secretPair.ReplaceAllString(text, "${1}"+redactedText)
-	text = secretOption.ReplaceAllString(text, "${1}"+redactedText)
-	text = cardNumber.ReplaceAllStringFunc(text, func(digits string) string {
+	text = secretText().ReplaceAllString(text, redactedText)
+	text = secretHeader().ReplaceAllString(text, "${1}${2}"+redactedText)
+	text = secretPair().ReplaceAllString(text, "${1}"+redactedText)
+	text = secretOption().ReplaceAllString(text, "${1}"+redactedText)
+	text = cardNumber().ReplaceAllStringFunc(text, func(digits string) string {
 		if isCard(digits) {
 			return redactedText
 		}
