@@ -29,7 +29,7 @@ type Subscription struct {
 	// Scope is the part of the program that the caller uses, such as an endpoint of a gateway. Equal
 	// subscriptions of different scopes are different subscriptions. Default: the only part.
 	Scope string
-	// Details contain what the program must remember about the caller of a webhook, such as its
+	// Details contain the knowledge of the program about the caller of a webhook, such as its
 	// claims: a JSON value of at most 32 KiB, which each refresh replaces. Default: nothing.
 	Details json.RawMessage
 }

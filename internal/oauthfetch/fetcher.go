@@ -141,7 +141,7 @@ func (f *Fetcher) WithoutCertificates() *Fetcher {
 }
 
 // maxIdle limits the idle connections that a Fetcher keeps, for their file descriptors, and
-// maxIdlePerHost those to a host: many requests at a time go to the host of a large service.
+// maxIdlePerHost the connections to a host: many requests at a time go to the host of a large service.
 const maxIdle, maxIdlePerHost = 1000, 100
 
 // KeepingConnections returns a Fetcher with the same options that keeps up to 1,000 connections open

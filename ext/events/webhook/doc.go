@@ -12,7 +12,7 @@
 // endpoint that responds with 410 or 413 does not want the event again. After an hour of failures the
 // Sender waits for a refresh by the client.
 //
-// With a durable [Store], such as those of stores/bolt and stores/postgres, subscriptions and their
+// With a durable [Store], such as the stores of stores/bolt and stores/postgres, subscriptions and their
 // attempts survive a restart. Events are then sent again at most from the last second before the
 // process was killed; their IDs are the same.
 //

@@ -89,7 +89,7 @@ type SenderOptions struct {
 type Sender struct {
 	o     SenderOptions
 	fetch *oauthfetch.Fetcher
-	// transport sends requests without what a client adds: redirects, cookies and a further timer.
+	// transport sends requests without the additions of a client: redirects, cookies and a further timer.
 	transport http.RoundTripper
 	ctx       context.Context // ends with Close
 	stop      context.CancelCauseFunc

@@ -11,7 +11,7 @@ import "strings"
 // An Error reports that a server cannot be started in its sandbox.
 type Error struct{ Reason string }
 
-// Error returns the reason, and what to do.
+// Error returns the reason with advice.
 func (e *Error) Error() string { return "sandbox: " + e.Reason }
 
 // StartError returns the error of a process that ended with the text stderr on its standard error before it
